@@ -1,0 +1,50 @@
+# Everything a contributor runs. `make help` lists it.
+SHELL := /bin/bash
+GO    ?= go
+SEEDS ?= 100000
+FIRST ?= 1
+
+# Packages of Debian that the tests need, and a file of each that tells that it
+# is there already.
+APT_postgresql := $(wildcard /usr/lib/postgresql/*/bin/initdb)
+APT_gcc        := $(shell command -v gcc)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test sim e2e corpus bench lint ci tools-test
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/lobsink
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/lobsink ./cmd/lobsink
+
+tools-test:
+	@missing="$(if $(APT_postgresql),,postgresql) $(if $(APT_gcc),,gcc libc6-dev)"; \
+	if [ -n "$${missing// /}" ]; then \
+	  if [ "$$(id -u)" != 0 ]; then echo "the tests need: $$missing (run as root, or: sudo apt-get install $$missing)" >&2; exit 1; fi; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+test: tools-test ## install what the tests need and run them all, with the race detector
+	CGO_ENABLED=0 $(GO) build ./...
+	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+
+sim: ## run SEEDS seeded worlds from FIRST on (make sim SEEDS=50000)
+	$(GO) test ./consumer -run TestWorld -count=1 -timeout 0 -v -args -seeds=$(SEEDS) -first=$(FIRST)
+
+e2e: tools-test ## the long form of the end-to-end tests: 20 kills per store
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m ./e2e -args -long
+
+corpus: tools-test ## run real XML through the binary into both stores and compare every file
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 60m -v -run Corpus ./e2e -args -corpus=full
+
+bench: ## run the Go benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+lint: ## vet, staticcheck and the arrows between packages
+	$(GO) vet ./...
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	$(GO) test -count=1 ./internal/arrows
+
+ci: test ## what continuous integration runs

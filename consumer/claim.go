@@ -1,0 +1,177 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// There is one way to begin: claim the partition, make sure that the stream is
+// the one that the checkpoint belongs to, create a consumer that is this
+// claim's alone, and see that the claim is still current once it exists. Only
+// then is anything read, and every other consumer of the partition deleted.
+
+// Claimed answers DoClaim, which was sent at sent.
+func (p *Partition) Claimed(now time.Time, turn Turn, sent time.Time, c lobwriter.Claim, err error) {
+	if turn != p.turn || p.phase != claiming {
+		return
+	}
+	if err != nil {
+		p.phase = waiting
+		p.claimAt = now.Add(p.heldRetry())
+		if k := lobwriter.KindOf(err); k != lobwriter.Held && k != lobwriter.Transient {
+			p.do(DoReport{Err: fmt.Errorf("partition %d cannot be claimed: %w", p.opt.Partition, err)})
+			p.claimAt = now.Add(lastRetry)
+		}
+		p.Tick(now)
+		return
+	}
+	p.claim, p.fence = c, c.Fence
+	p.leaseEnd, p.renewAt = sent.Add(p.opt.Lease), sent.Add(p.opt.Renew)
+	p.phase = inspecting
+	if p.lapsed(now) {
+		return
+	}
+	if p.stopping {
+		p.release()
+		return
+	}
+	p.do(DoInspect{Turn: p.turn, Checkpoint: p.fence.Checkpoint, Highest: p.fence.Highest})
+}
+
+// heldRetry is short enough to take over a dead owner's partition within a
+// second of its lease's end.
+func (p *Partition) heldRetry() time.Duration {
+	return min(p.opt.Lease/4, time.Second)
+}
+
+// Inspected answers DoInspect.
+func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error) {
+	if turn != p.turn || p.phase != inspecting || p.lapsed(now) {
+		return
+	}
+	if err != nil {
+		p.doubt(now, DoubtClaim, "the stream does not answer: "+err.Error())
+		return
+	}
+	if err := p.mismatch(in); err != nil {
+		p.suspect(now, err)
+		return
+	}
+	p.suspectAt = time.Time{}
+	ck := p.fence.Checkpoint.Seq
+	if ck != 0 && in.First > ck+1 {
+		p.stop(now, DoubtGap, &GapError{Partition: p.opt.Partition, Checkpoint: ck, First: in.First})
+		return
+	}
+	// Without a checkpoint in this life the claim begins at the first message;
+	// that is no gap. Start is never above last + 1: the server does not clamp
+	// there, it would skip.
+	start := max(ck+1, in.First, 1)
+	if start > in.Last.Seq+1 {
+		p.doubt(now, DoubtClaim, fmt.Sprintf("the stream begins at %d and ends at %d", in.First, in.Last.Seq))
+		return
+	}
+	p.phase = opening
+	p.do(DoOpen{Turn: p.turn, Claim: p.claim, Start: start})
+}
+
+// mismatch compares the stream with what the database knows about it.
+func (p *Partition) mismatch(in Inspection) error {
+	differs := func(what, stored, found string) error {
+		return &IdentityError{Partition: p.opt.Partition, Stream: p.opt.Binding.Name, What: what, Stored: stored, Found: found}
+	}
+	witness := func(what string, at lobwriter.Position, found int64) error {
+		switch {
+		case at.Seq == 0:
+			return nil
+		case in.Last.Seq < at.Seq:
+			return differs("last sequence", fmt.Sprintf("at least %d (%s)", at.Seq, what), fmt.Sprint(in.Last.Seq))
+		case found != 0 && found != at.Time:
+			return differs(fmt.Sprintf("time of message %d (%s)", at.Seq, what), stamp(at.Time), stamp(found))
+		}
+		return nil
+	}
+	if in.Created != p.opt.Binding.Created {
+		return differs("creation time", stamp(p.opt.Binding.Created), stamp(in.Created))
+	}
+	return errors.Join(
+		witness("the checkpoint", p.fence.Checkpoint, in.CheckpointTime),
+		witness("the highest ever stored", p.fence.Highest, in.HighestTime))
+}
+
+// suspect looks again after a while before it believes a mismatch: a lagging
+// leader may have answered.
+func (p *Partition) suspect(now time.Time, err error) {
+	if p.suspectAt.IsZero() {
+		p.suspectAt = now
+	}
+	if wait := confirmAfter - now.Sub(p.suspectAt); wait > 0 {
+		p.do(DoRelease{Turn: p.turn, Claim: p.claim})
+		p.drop(now, DoubtIdentity, err.Error(), wait)
+		return
+	}
+	p.stop(now, DoubtIdentity, err)
+}
+
+// Opened answers DoOpen.
+func (p *Partition) Opened(now time.Time, turn Turn, err error) {
+	if turn != p.turn || p.phase != opening || p.lapsed(now) {
+		return
+	}
+	if err != nil {
+		p.doubt(now, DoubtClaim, "the consumer could not be created: "+err.Error())
+		return
+	}
+	p.phase = confirming
+	p.do(DoConfirm{Turn: p.turn})
+}
+
+// Confirmed answers DoConfirm. Another claim may have been made while the
+// consumer was created; then that consumer must not delete the new owner's.
+func (p *Partition) Confirmed(now time.Time, turn Turn, f lobwriter.Fence, err error) {
+	if turn != p.turn || p.phase != confirming || p.lapsed(now) {
+		return
+	}
+	switch {
+	case err != nil:
+		p.doubt(now, DoubtClaim, "the fence row cannot be read: "+err.Error())
+	case !p.isCurrent(f):
+		p.doubt(now, DoubtFenced, "claimed by somebody else meanwhile")
+	case p.stopping:
+		p.release()
+	default:
+		p.phase = owning
+		p.do(DoSweep{Turn: p.turn, Claim: p.claim})
+		p.advance(now)
+	}
+}
+
+// IdentityError: the stream is not the one that the database's checkpoint
+// belongs to. The partition stands still until an operator decides.
+type IdentityError struct {
+	Partition     int
+	Stream        string
+	What          string
+	Stored, Found string
+}
+
+func (e *IdentityError) Error() string {
+	return fmt.Sprintf("partition %d stopped: stream %s is not the one this database was fed from: %s is %s in the database, %s in the stream; "+
+		"restore the stream, or point lobsink at the right one, or empty the lobsink tables to start over", e.Partition, e.Stream, e.What, e.Stored, e.Found)
+}
+
+// GapError: messages that were never read may be gone.
+type GapError struct {
+	Partition         int
+	Checkpoint, First uint64
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("partition %d stopped: the stream begins at sequence %d, but only what is at or below %d has been stored; "+
+		"what lies between may hold unread fragments that the stream has discarded: restore the stream, or start over with empty lobsink tables", e.Partition, e.First, e.Checkpoint)
+}
+
+func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

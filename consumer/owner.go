@@ -1,0 +1,297 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lobsink/lobsink/batcher"
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// owner is the shell around one Partition: it carries out the actions, each in
+// a goroutine of its own, and brings the answers back one at a time.
+type owner struct {
+	*member
+	index int
+	part  *Partition
+	log   *slog.Logger
+
+	// events are answers, applied by the loop in the order in which they come.
+	events chan func(now time.Time)
+	done   chan struct{} // closed when run has returned
+	wg     sync.WaitGroup
+
+	// What follows belongs to the loop.
+	turn     context.Context // ends when the turn is dropped
+	endTurn  context.CancelFunc
+	pull     *puller
+	fetching int64 // bytes asked for by the fetch under way
+	flushed  bool  // the last flush succeeded
+}
+
+func newOwner(m *member, index int) *owner {
+	o := &owner{member: m, index: index, events: make(chan func(time.Time)), done: make(chan struct{}), flushed: true}
+	o.log = m.cfg.Log.With("partition", index)
+	limits := m.store.Limits()
+	limits.ChunkBytes = min(limits.ChunkBytes, m.cfg.ChunkBytes)
+	guaranteed := m.budget.each
+	o.part = New(Options{
+		Partition:  index,
+		Binding:    m.binding,
+		Batch:      batcher.Limits{MaxAge: m.cfg.MaxAge, ChunkBytes: limits.ChunkBytes},
+		Flush:      limits,
+		MaxMessage: m.maxMessage,
+		Rows:       guaranteed / 4,
+		Lease:      m.cfg.Lease,
+		Renew:      m.cfg.Renew,
+		Quiet:      m.cfg.quiet(),
+	})
+	return o
+}
+
+// run owns the partition until stop is closed and everything is handed over, or
+// until ctx ends. It returns when everything that it started has ended.
+func (o *owner) run(ctx context.Context, stop <-chan struct{}) {
+	o.turn, o.endTurn = context.WithCancel(ctx)
+	defer func() {
+		o.endTurn()
+		close(o.done)
+		o.wg.Wait()
+		o.budget.release(o.index)
+		o.status.partition(o.index, false)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	o.part.Connected(time.Now(), true)
+	for {
+		o.part.Allow(o.budget.allowance(o.index, o.part.Bytes()+o.fetching, o.flushed))
+		for _, a := range o.part.Actions() {
+			o.perform(ctx, a)
+		}
+		o.observe()
+		if o.part.Ended() {
+			return
+		}
+		wake := time.Hour
+		if d := o.part.Deadline(); !d.IsZero() {
+			wake = time.Until(d)
+		}
+		timer.Reset(wake)
+		select {
+		case event := <-o.events:
+			event(time.Now())
+		case <-timer.C:
+			o.part.Tick(time.Now())
+		case <-stop:
+			stop = nil
+			o.part.Stop(time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// answer hands an event to the loop. It gives up with ctx.
+func (o *owner) answer(ctx context.Context, event func(now time.Time)) {
+	select {
+	case o.events <- event:
+	case <-ctx.Done():
+	case <-o.done:
+	}
+}
+
+// start runs work in a goroutine that the owner waits for. The context is the
+// turn's.
+func (o *owner) start(work func(ctx context.Context)) {
+	ctx := o.turn
+	o.wg.Go(func() { work(ctx) })
+}
+
+func (o *owner) perform(ctx context.Context, a Action) {
+	switch a := a.(type) {
+	case DoClaim:
+		o.start(func(ctx context.Context) { o.claim(ctx, a) })
+	case DoInspect:
+		o.start(func(ctx context.Context) {
+			in, err := o.stream.inspect(ctx, a.Checkpoint, a.Highest)
+			o.answer(ctx, func(now time.Time) { o.part.Inspected(now, a.Turn, in, err) })
+		})
+	case DoOpen:
+		o.start(func(ctx context.Context) {
+			p, err := o.stream.open(ctx, o.consumerConfig(a.Claim, a.Start))
+			o.answer(ctx, func(now time.Time) {
+				if a.Turn == o.part.Turn() {
+					o.pull = p
+				}
+				o.part.Opened(now, a.Turn, err)
+			})
+		})
+	case DoConfirm:
+		o.start(func(ctx context.Context) {
+			call, cancel := context.WithTimeout(ctx, o.cfg.FlushTimeout)
+			defer cancel()
+			f, err := o.store.Fence(call, o.index)
+			o.answer(ctx, func(now time.Time) { o.part.Confirmed(now, a.Turn, f, err) })
+		})
+	case DoSweep:
+		o.start(func(ctx context.Context) { o.sweep(ctx, a.Claim) })
+	case DoFetch:
+		o.fetch(a)
+	case DoHalt:
+		if o.pull != nil {
+			o.pull.halt()
+		}
+	case DoLook:
+		pull := o.pull
+		o.start(func(ctx context.Context) {
+			l, err := o.stream.look(ctx, pull, a.Last)
+			o.answer(ctx, func(now time.Time) { o.part.Looked(now, a.Turn, l, err) })
+		})
+	case DoRenew:
+		o.start(func(ctx context.Context) { o.renew(ctx, a) })
+	case DoRead:
+		o.start(func(ctx context.Context) {
+			rows, err := o.retrying.Rows(ctx, o.index, a.Keys)
+			o.answer(ctx, func(now time.Time) { o.part.RowsRead(now, a.Turn, rows, err) })
+		})
+	case DoLetters:
+		o.start(func(ctx context.Context) {
+			if o.publishLetters(ctx, a.Letters) {
+				o.answer(ctx, func(now time.Time) { o.part.Lettered(now, a.Turn, a.Batch) })
+			}
+		})
+	case DoFlush:
+		o.start(func(ctx context.Context) { o.flush(ctx, a) })
+	case DoAck:
+		pull := o.pull
+		o.start(func(ctx context.Context) {
+			err := pull.ack(ctx, a.Seq)
+			if err != nil {
+				o.log.Debug("acknowledgement failed, will be repeated", "seq", a.Seq, "err", err)
+			}
+			o.answer(ctx, func(now time.Time) { o.part.Acked(now, a.Turn, a.Seq, err) })
+		})
+	case DoRelease:
+		// Not of the turn, which ends now.
+		o.wg.Go(func() {
+			call, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.cfg.FlushTimeout)
+			defer cancel()
+			if err := o.store.Release(call, a.Claim); err != nil {
+				o.log.Warn("lease not given back, it will run out", "err", err)
+			}
+			o.answer(ctx, func(now time.Time) { o.part.Released(now, a.Turn) })
+		})
+	case DoDrop:
+		o.endTurn()
+		o.turn, o.endTurn = context.WithCancel(ctx)
+		o.pull, o.fetching = nil, 0
+		o.metrics.doubt(a.Reason)
+		if a.Reason != "" {
+			o.log.Warn("claiming the partition again", "reason", string(a.Reason), "detail", a.Detail)
+		}
+	case DoReport:
+		o.log.Error(a.Err.Error())
+		o.status.report(o.index, a.Err)
+	}
+}
+
+func (o *owner) claim(ctx context.Context, a DoClaim) {
+	call, cancel := context.WithTimeout(ctx, o.cfg.FlushTimeout)
+	defer cancel()
+	sent := time.Now()
+	c, err := o.store.Claim(call, lobwriter.ClaimRequest{
+		Partition: o.index, MemberID: o.cfg.Member.ID, ClaimID: NewID(), Lease: o.cfg.Lease,
+	})
+	o.status.database(err)
+	switch kind := lobwriter.KindOf(err); {
+	case err == nil:
+		o.metrics.claimed()
+		o.log.Info("partition claimed", "epoch", c.Fence.Epoch, "checkpoint", c.Fence.Checkpoint.Seq)
+	case kind == lobwriter.Held:
+		o.log.Debug("partition is held by another member")
+	default:
+		o.log.Warn("partition not claimed, will try again", "kind", kind.String(), "err", err)
+	}
+	o.answer(ctx, func(now time.Time) { o.part.Claimed(now, a.Turn, sent, c, err) })
+}
+
+func (o *owner) renew(ctx context.Context, a DoRenew) {
+	call, cancel := context.WithTimeout(ctx, o.cfg.Lease)
+	defer cancel()
+	sent := time.Now()
+	f, err := o.store.Renew(call, a.Claim, o.cfg.Lease)
+	o.status.database(err)
+	if err != nil {
+		o.log.Warn("lease not renewed", "err", err)
+	}
+	o.answer(ctx, func(now time.Time) { o.part.Renewed(now, a.Turn, sent, f, err) })
+}
+
+func (o *owner) flush(ctx context.Context, a DoFlush) {
+	r, err := o.retrying.Flush(ctx, a.Flush)
+	if err == nil {
+		o.metrics.flushed(a.Flush, r)
+	}
+	o.answer(ctx, func(now time.Time) {
+		o.flushed = err == nil
+		o.part.Flushed(now, a.Turn, r, err)
+	})
+}
+
+// fetchBytes is how much one fetch asks for at most: enough for a flush of any
+// store, little enough that partitions share the budget fairly.
+const fetchBytes = 4 << 20
+
+func (o *owner) fetch(a DoFetch) {
+	pull := o.pull
+	bytes := min(a.Bytes, max(fetchBytes, o.maxMessage))
+	o.fetching = bytes
+	pull.begin()
+	o.start(func(ctx context.Context) {
+		quiet, err := pull.fetch(ctx, bytes, o.cfg.fetchWait(), func(batch []Received) {
+			o.metrics.received(batch)
+			o.answer(ctx, func(now time.Time) { o.part.Received(now, a.Turn, batch) })
+		})
+		o.answer(ctx, func(now time.Time) {
+			if a.Turn == o.part.Turn() {
+				o.fetching = 0
+			}
+			o.part.Fetched(now, a.Turn, quiet, err)
+		})
+	})
+}
+
+// sweep deletes every other consumer of the partition.
+func (o *owner) sweep(ctx context.Context, c lobwriter.Claim) {
+	if err := o.stream.sweep(ctx, o.consumerPrefix(), o.consumerName(c)); err != nil && ctx.Err() == nil {
+		o.log.Warn("old consumers not deleted, the next claim will", "err", err)
+	}
+}
+
+func (o *owner) consumerConfig(c lobwriter.Claim, start uint64) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:       o.consumerName(c),
+		Description:   "lobsink " + o.cfg.Member.Name,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:   start,
+		AckPolicy:     jetstream.AckAllPolicy,
+		AckWait:       ackWait,
+		MaxDeliver:    -1,
+		MaxAckPending: -1,
+		FilterSubject: o.layout.Filter(o.index),
+	}
+}
+
+// ackWait is so long that the server never redelivers by itself: recovery is a
+// new claim, never a redelivery.
+const ackWait = 168 * time.Hour
+
+// observe publishes what the partition holds.
+func (o *owner) observe() {
+	o.status.partition(o.index, o.part.Owning())
+	o.metrics.holds(o.index, o.part)
+}

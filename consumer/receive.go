@@ -1,0 +1,278 @@
+package consumer
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// reading is what a turn knows about the stream.
+type reading struct {
+	allowance int64 // bytes of memory that this partition may use now
+
+	last         lobwriter.Position // the last message received
+	lastConsumer uint64             // its consumer sequence
+	// received are the messages received above the checkpoint, ascending: the
+	// checkpoint may stand on these and no others.
+	received []lobwriter.Position
+	// kept are the sequences of the last message of each delivery, whose
+	// handles the shell keeps for acknowledging, ascending.
+	kept []uint64
+
+	fetching, halted bool
+	looking          bool
+	lookAt           time.Time
+	look             Look               // the answer before, for its leaders
+	idle             lobwriter.Position // the stream's end when all was read
+	idleDue          bool               // an idle checkpoint is to be stored
+
+	ack struct {
+		outstanding bool
+		again       bool // a receipt or renewal came since the last one failed
+	}
+	leaving struct {
+		why    Doubt
+		detail string
+	}
+}
+
+// Allow says how many bytes of memory the partition may use from now on.
+func (p *Partition) Allow(bytes int64) { p.allowance = bytes }
+
+// Bytes returns the memory that the partition uses: fragments, rows believed,
+// positions, and the text of a flush under way.
+func (p *Partition) Bytes() int64 {
+	return p.batch.Bytes() + p.rows.bytes + int64(cap(p.received))*positionBytes + p.flightBytes
+}
+
+// positionBytes is the size of a lobwriter.Position.
+const positionBytes = 16
+
+// read asks for the next messages if there is room for them.
+func (p *Partition) read() {
+	if p.phase != owning || p.fetching || p.looking || p.stopping || p.leaving.why != "" {
+		return
+	}
+	room := p.allowance - p.Bytes()
+	if room < p.opt.MaxMessage {
+		p.batch.Relieve(p.allowance / 2)
+		// A partition that holds nothing reads all the same: the budget
+		// guarantees it one message, and a row cache never stops reading.
+		if p.holds() || p.flight != nil {
+			return
+		}
+		p.rows.shrink(0)
+		room = p.opt.MaxMessage
+	}
+	p.fetching = true
+	p.do(DoFetch{Turn: p.turn, Bytes: room})
+}
+
+// halt ends an outstanding fetch early.
+func (p *Partition) halt() {
+	if p.fetching && !p.halted {
+		p.halted = true
+		p.do(DoHalt{Turn: p.turn})
+	}
+}
+
+// Received brings messages in the order in which they came.
+func (p *Partition) Received(now time.Time, turn Turn, batch []Received) {
+	if turn != p.turn || p.phase != owning || p.lapsed(now) || len(batch) == 0 {
+		return
+	}
+	if p.stopping || p.leaving.why != "" {
+		return // what is not taken is read again by the next claim
+	}
+	for i := range batch {
+		if !p.receive(now, &batch[i]) {
+			return
+		}
+	}
+	p.kept = append(p.kept, p.last.Seq)
+	p.lookAt = time.Time{}
+	p.advance(now)
+}
+
+// receive takes one message; false: the turn is over.
+func (p *Partition) receive(now time.Time, r *Received) bool {
+	f := &r.Fragment
+	switch {
+	case r.Consumer != p.lastConsumer+1:
+		p.doubt(now, DoubtOrder, fmt.Sprintf("consumer sequence %d after %d", r.Consumer, p.lastConsumer))
+		return false
+	case f.Seq <= p.last.Seq:
+		p.doubt(now, DoubtOrder, fmt.Sprintf("stream sequence %d after %d", f.Seq, p.last.Seq))
+		return false
+	case r.Deliveries != 1:
+		p.doubt(now, DoubtOrder, fmt.Sprintf("message %d was delivered %d times", f.Seq, r.Deliveries))
+		return false
+	case r.Stray != nil:
+		p.stop(now, DoubtStray, fmt.Errorf("partition %d stopped: %w", p.opt.Partition, r.Stray))
+		return false
+	}
+	p.lastConsumer = r.Consumer
+	p.last = lobwriter.Position{Seq: f.Seq, Time: f.Time}
+	p.received = append(p.received, p.last)
+	row, known := p.rows.get(f.Key)
+	switch {
+	case r.Orphan:
+		p.batch.Passed(1)
+		p.orphans = append(p.orphans, *f)
+	case known && !row.Mark.Before(p.mark(f.Seq)):
+		p.batch.Passed(1) // stored already: it counts as received, no more
+	default:
+		p.batch.Add(now, *f)
+	}
+	return true
+}
+
+func (p *Partition) mark(seq uint64) lobwriter.Mark {
+	return lobwriter.Mark{Life: p.fence.Life, Seq: seq}
+}
+
+// Fetched answers DoFetch: it has ended after count messages. quiet tells that
+// it ended without any because there were none, not because it was halted or
+// NATS did not answer. An error is the consumer's own, such as its deletion.
+func (p *Partition) Fetched(now time.Time, turn Turn, quiet bool, err error) {
+	if turn != p.turn || p.phase != owning {
+		return
+	}
+	p.fetching, p.halted = false, false
+	if p.lapsed(now) {
+		return
+	}
+	if err != nil {
+		p.doubt(now, DoubtConsumer, err.Error())
+		return
+	}
+	if quiet && !p.looking && !now.Before(p.lookAt) && !p.stopping && p.leaving.why == "" {
+		p.looking = true
+		p.do(DoLook{Turn: p.turn, Last: p.last})
+		return
+	}
+	p.advance(now)
+}
+
+// Looked answers DoLook. An error is no evidence of anything.
+func (p *Partition) Looked(now time.Time, turn Turn, l Look, err error) {
+	if turn != p.turn || p.phase != owning || !p.looking {
+		return
+	}
+	p.looking = false
+	if p.lapsed(now) {
+		return
+	}
+	if err != nil {
+		p.advance(now)
+		return
+	}
+	before := p.look
+	sameLeaders := l.Leader == before.Leader && l.ConsumerLeader == before.ConsumerLeader
+	switch known := before.Created != 0; {
+	case l.Created != p.opt.Binding.Created:
+		p.doubt(now, DoubtWentBack, "the stream was created again")
+	case l.Last.Seq < p.last.Seq || l.Last.Seq < p.fence.Highest.Seq:
+		p.doubt(now, DoubtWentBack, fmt.Sprintf("the stream ends at %d, below %d", l.Last.Seq, max(p.last.Seq, p.fence.Highest.Seq)))
+	case l.LastTime != 0 && l.LastTime != p.last.Time:
+		p.doubt(now, DoubtWentBack, fmt.Sprintf("message %d is another one", p.last.Seq))
+	case l.Changed != "":
+		p.doubt(now, DoubtConsumer, "the consumer was changed: "+l.Changed)
+	case l.Delivered != p.lastConsumer:
+		p.doubt(now, DoubtQuiet, fmt.Sprintf("the server delivered %d messages, %d arrived", l.Delivered, p.lastConsumer))
+	case known && !sameLeaders:
+		p.doubt(now, DoubtLeader, fmt.Sprintf("leader of the stream %q, of the consumer %q; before %q, %q", l.Leader, l.ConsumerLeader, before.Leader, before.ConsumerLeader))
+	default:
+		p.look = l
+		p.lookAt = now.Add(p.opt.Quiet)
+		p.retry = firstRetry
+		if l.Pending == 0 {
+			p.atEnd(l, l.Leader == "" || known && l.Leader == l.ConsumerLeader)
+		}
+		p.advance(now)
+	}
+}
+
+// atEnd notes that everything up to the stream's last message has been read.
+// Neither nothing pending alone nor everything delivered alone says that: the
+// caller has seen both. On a replicated stream only an unchanged leader of
+// both stream and consumer can vouch for it.
+func (p *Partition) atEnd(l Look, vouched bool) {
+	if vouched {
+		p.idle = l.Last
+	}
+	p.idleDue = true
+}
+
+// checkpoint returns where the checkpoint may stand once the given works are
+// stored: on the last message received below everything else that is held.
+func (p *Partition) checkpoint(flushed map[string]bool) lobwriter.Position {
+	low, held := p.batch.Oldest()
+	lower := func(seq uint64) {
+		if !held || seq < low {
+			low, held = seq, true
+		}
+	}
+	for _, w := range p.works.held {
+		if !flushed[w.group.Key] {
+			lower(w.group.First())
+		}
+	}
+	for i := range p.orphans {
+		lower(p.orphans[i].Seq)
+	}
+	if !held {
+		if p.idle.Seq > p.last.Seq {
+			return p.idle
+		}
+		return p.last
+	}
+	i := sort.Search(len(p.received), func(i int) bool { return p.received[i].Seq >= low })
+	if i == 0 {
+		return lobwriter.Position{}
+	}
+	return p.received[i-1]
+}
+
+// passed forgets the positions that the stored checkpoint has passed.
+func (p *Partition) passed(checkpoint lobwriter.Position) {
+	i := sort.Search(len(p.received), func(i int) bool { return p.received[i].Seq > checkpoint.Seq })
+	p.received = p.received[i:]
+	if len(p.received) == 0 {
+		p.received = nil
+	}
+}
+
+// acknowledge acknowledges the highest kept message at or below the stored
+// checkpoint. The database is the truth: a failure is repeated with the next
+// flush or renewal, and is never a doubt.
+func (p *Partition) acknowledge() {
+	if p.phase != owning || p.ack.outstanding || !p.ack.again {
+		return
+	}
+	ck := p.fence.Checkpoint.Seq
+	i := sort.Search(len(p.kept), func(i int) bool { return p.kept[i] > ck })
+	if i == 0 {
+		return
+	}
+	p.ack.outstanding, p.ack.again = true, false
+	p.do(DoAck{Turn: p.turn, Seq: p.kept[i-1]})
+}
+
+// Acked answers DoAck.
+func (p *Partition) Acked(now time.Time, turn Turn, seq uint64, err error) {
+	if turn != p.turn || p.phase != owning {
+		return
+	}
+	p.ack.outstanding = false
+	if err == nil {
+		i := sort.Search(len(p.kept), func(i int) bool { return p.kept[i] > seq })
+		p.kept = p.kept[i:]
+		p.ack.again = true
+	}
+	if !p.lapsed(now) {
+		p.advance(now)
+	}
+}
