@@ -1,284 +1,237 @@
 package batcher
 
-import (
-	"math/bits"
-	"time"
-)
+import "time"
 
-// Batcher holds fragments until their documents are due, and hands them out as
-// groups. A document is due when
+// Batcher holds the fragments of one partition until they are stored.
 //
-//   - its buffer reaches a chunk,
-//   - its oldest fragment was added max_age ago,
-//   - more than MaxDistance messages have been read since that fragment,
-//   - it is final,
-//   - memory is short and it is among the longest,
-//   - or everything is drained;
+// A document is due when
+//   - the text that waits reaches Limits.ChunkBytes,
+//   - its oldest waiting fragment was added Limits.MaxAge ago, or more than
+//     Limits.MaxDistance messages of the partition were read after it,
+//   - a final fragment waits,
+//   - Relieve chose it, or
+//   - Drain was called.
 //
-// it then stays due until it is taken. Operations and allocations per fragment
-// do not grow with the number of documents held.
+// It stays due until all that waits is taken. A fragment waits unless it is in
+// flight, that is taken and not settled. What comes meanwhile for the same key
+// waits for Settle, so that the groups of a key never overlap in flight and
+// rise in sequence.
 //
-// The zero Batcher is not ready to use; see New.
+// Due documents are taken in the order in which they became due; those that
+// become due by age, at the same moment, in the order of their oldest waiting
+// fragment. A document that is due while it is in flight, or whose group was
+// split, has had its turn: it goes to the end when it is settled, so that one
+// busy document does not hold up the others. What Settle returns goes before
+// everything else.
+//
+// No operation looks at all documents. Each costs a constant time for every
+// fragment that it adds, takes or settles, amortised. The one exception is
+// Oldest after Settle returned fragments and they were taken again: it steps
+// over what is in flight.
+//
+// The result depends only on the calls. A Batcher is not safe for concurrent
+// use.
 type Batcher struct {
-	limits Limits
-	docs   map[string]*doc
-	memory int64
-	// read counts the messages of the partition that were read.
-	read uint64
+	limits    Limits
+	documents map[string]*document
+	peak      int // the most documents that the map had room for, see forget
+	arrivals  arrivals
+	queues    queues
 
-	history history
-	// aged is the number of the first entry of the history whose age has not
-	// made its document due.
-	aged uint64
-
-	// A document that is not in flight is on one of these lists.
-	again   list     // to be handed out again, before all others
-	due     list     // in the order in which they became due
-	classes [64]list // not due, by the power of two of their memory
+	started bool
+	start   time.Time     // the first now; times are kept relative to it
+	now     time.Duration // the last now
+	read    uint64        // messages read, added or not
 
 	draining bool
+	bytes    int64 // memory, see Bytes
+	dueBytes int64 // memory of what waits in due documents
 }
 
-// New returns a Batcher that holds nothing.
+// New returns an empty batcher. Limits that do not validate make documents due
+// early, never late.
 func New(l Limits) *Batcher {
 	if l.MaxDistance == 0 {
-		l.MaxDistance = DefaultDistance
+		l.MaxDistance = DefaultMaxDistance
 	}
-	return &Batcher{limits: l, docs: map[string]*doc{}}
+	return &Batcher{limits: l, documents: make(map[string]*document)}
 }
 
-// Add takes a fragment, read at now. Its sequence must be above every sequence
-// added before.
+// Add adds a fragment, whose Seq is above every Seq added before. It counts as
+// one message read. The fragment's Data is kept, not copied. A now that lies
+// before an earlier one counts as that.
 func (b *Batcher) Add(now time.Time, f Fragment) {
+	b.tick(now)
 	b.read++
-	d := b.docs[f.Key]
-	if d == nil {
-		d = &doc{key: f.Key}
-		b.docs[f.Key] = d
-		b.memory += documentBytes + int64(len(f.Key))
-	}
-	f.Key = d.key // one copy of the key for all of its fragments
-	d.fragments = append(d.fragments, f)
-	d.waiting += len(f.Text())
-	c := cost(&f)
-	b.memory += c
-	d.grow(c)
-	b.history.push(entry{doc: d, seq: f.Seq, added: now.UnixNano(), read: b.read})
-	if f.Final || d.waiting >= b.limits.ChunkBytes || b.limits.MaxAge <= 0 || b.draining {
-		d.due = true
+	d := b.document(f.Key)
+	h := newHeld(d, &f, b.now, b.read)
+	b.arrivals.push(h)
+	d.push(h)
+	b.bytes += h.memory()
+	b.resize(d, len(f.Text()), h.memory())
+	b.ripen()
+	if d.text >= b.limits.ChunkBytes || f.Final {
+		b.makeDue(d)
 	}
 	b.place(d)
 }
 
-// Passed counts messages of the partition that were read and not added.
-func (b *Batcher) Passed(n uint64) { b.read += n }
-
-// place puts a document on the list where it belongs.
-func (b *Batcher) place(d *doc) {
-	var l *list
-	switch {
-	case d.taken > 0: // in flight: on none
-	case d.due && (d.in == &b.again || d.in == &b.due):
-		l = d.in
-	case d.due:
-		l = &b.due
-	default:
-		l = &b.classes[bits.Len64(uint64(d.memory))]
-	}
-	if l == d.in {
-		return
-	}
-	d.unlink()
-	if l != nil {
-		l.push(d)
-	}
+// Passed tells that n messages of the partition were read that are not added.
+// They count for Limits.MaxDistance.
+func (b *Batcher) Passed(n uint64) {
+	b.read += n
+	b.ripen()
 }
 
-// Take hands out due groups, the oldest first, and notes that they are in
-// flight until Settle. It gives at most one group per key, none of a key that is
-// in flight, and at most the limit, but always at least one whole fragment if
-// anything is due. What does not fit stays due.
+// Take hands out the groups that are due, at most one per key and none of a key
+// that is in flight, until the next one does not fit into l. A document is
+// split between fragments where it must be; its rest stays due. If anything is
+// due, at least one whole fragment is handed out, however large.
 //
-// The fragments of a group are valid until they are settled.
+// The groups are in flight until they are settled. Fragments of a group are the
+// caller's; their Data is shared.
 func (b *Batcher) Take(now time.Time, l Limit) []Group {
-	b.age(now)
+	b.tick(now)
+	b.ripen()
 	var groups []Group
-	left := l.Bytes
-	for len(groups) < l.Documents {
-		d := b.again.first
-		if d == nil {
-			d = b.due.first
-		}
+	room := l.Bytes
+	for len(groups) < max(l.Documents, 1) {
+		d := b.queues.next()
 		if d == nil {
 			break
 		}
-		g := d.group(left, len(groups) == 0)
-		if len(g.Fragments) == 0 {
+		n := d.fit(room)
+		if n == 0 && len(groups) > 0 {
 			break
 		}
-		left -= g.Bytes
-		d.taken = len(g.Fragments)
-		d.takenThrough = g.Last()
-		d.waiting -= g.Bytes
-		d.due = d.taken < len(d.fragments)
-		b.place(d)
+		g := b.take(d, max(n, 1))
 		groups = append(groups, g)
+		room -= g.Bytes
 	}
 	return groups
 }
 
-// group returns the fragments that fit into so many bytes of text; must: at
-// least the first. What follows a final fragment is not of the same group: the
-// document that it completes may take no more text.
-func (d *doc) group(bytes int, must bool) Group {
-	g := Group{Key: d.key}
-	n := 0
-	for n < len(d.fragments) {
-		size := len(d.fragments[n].Text())
-		if g.Bytes+size > bytes && !(must && n == 0) {
-			break
-		}
-		g.Bytes += size
-		n++
-		if d.fragments[n-1].Final {
-			break
-		}
+// take puts the first n waiting fragments of a document in flight.
+func (b *Batcher) take(d *document, n int) Group {
+	g := Group{Key: d.key, Fragments: make([]Fragment, n)}
+	var memory int64
+	for i := range g.Fragments {
+		h := d.waiting
+		g.Fragments[i] = h.fragment()
+		g.Bytes += h.text()
+		memory += h.memory()
+		h.taken = true
+		d.waiting = h.next
 	}
-	g.Fragments = d.fragments[:n:n]
+	b.bytes += int64(n) * takenBytes
+	b.resize(d, -g.Bytes, -memory)
+	if d.waiting == nil {
+		d.due = false
+	}
+	b.place(d)
 	return g
 }
 
-// age makes documents due whose oldest fragment has waited too long, in time or
-// in messages.
-func (b *Batcher) age(now time.Time) {
-	if oldest := b.history.first; b.aged < oldest {
-		b.aged = oldest
-	}
-	for ; b.aged < b.history.end; b.aged++ {
-		e := b.history.at(b.aged)
-		if !e.doc.untaken(e.seq) || e.doc.due {
-			continue // what comes back from a flight is due by itself
-		}
-		if now.UnixNano()-e.added < int64(b.limits.MaxAge) && b.read-e.read <= b.limits.MaxDistance {
-			return
-		}
-		e.doc.due = true
-		b.place(e.doc)
-	}
-}
-
-// Settle frees everything held of a key up to and including a sequence, in
-// flight or not. What of it was in flight above that is due again, before all
-// others. An unknown key is nothing to settle.
+// Settle ends the flight of a key. Its fragments up to through are freed, in
+// flight or waiting. Fragments of the group above through are due again, before
+// all others. A key that is not held is ignored.
 func (b *Batcher) Settle(key string, through uint64) {
-	d := b.docs[key]
+	d := b.documents[key]
 	if d == nil {
 		return
 	}
-	n := 0
-	for n < len(d.fragments) && d.fragments[n].Seq <= through {
-		f := &d.fragments[n]
-		if n >= d.taken {
-			d.waiting -= len(f.Text())
-		}
-		c := cost(f)
-		b.memory -= c
-		d.grow(-c)
-		d.settled = f.Seq
-		n++
+	for d.first != nil && d.first.seq <= through {
+		b.free(d)
 	}
-	returned := max(d.taken-n, 0)
-	clear(d.fragments[:n]) // frees their data now, not when the array goes
-	d.fragments = d.fragments[n:]
-	for i := range d.fragments[:returned] {
-		d.waiting += len(d.fragments[i].Text())
-	}
-	d.taken, d.takenThrough = 0, 0
-	if len(d.fragments) == 0 {
-		d.unlink()
-		delete(b.docs, key)
-		b.memory -= documentBytes + int64(len(key))
-	} else if returned > 0 {
-		d.due = true
-		d.unlink()
-		b.again.push(d)
-	} else {
+	switch {
+	case d.first == nil:
+		b.forget(d)
+	case d.inFlight():
+		b.giveBack(d)
+	default:
 		b.place(d)
 	}
-	b.history.trim()
 }
 
-// Deadline returns when Take next has something to hand out by age, a time in
-// the past if it has something already. Without a deadline it is false.
-func (b *Batcher) Deadline() (time.Time, bool) {
-	if b.again.first != nil || b.due.first != nil {
-		return time.Unix(0, 0), true
+// free drops the first fragment of a document.
+func (b *Batcher) free(d *document) {
+	h := d.first
+	d.first = h.next
+	b.arrivals.remove(h)
+	b.bytes -= h.memory()
+	if h.taken {
+		b.bytes -= takenBytes
+		return
 	}
-	b.aged = max(b.aged, b.history.first)
-	for ; b.aged < b.history.end; b.aged++ {
-		e := b.history.at(b.aged)
-		if e.doc.untaken(e.seq) && !e.doc.due {
-			if b.read-e.read > b.limits.MaxDistance {
-				return time.Unix(0, 0), true
-			}
-			return time.Unix(0, e.added+int64(b.limits.MaxAge)), true
-		}
-	}
-	return time.Time{}, false
+	d.waiting = h.next
+	b.resize(d, -h.text(), -h.memory())
 }
 
-// Bytes returns the memory that everything held takes.
-func (b *Batcher) Bytes() int64 { return b.memory }
-
-// Documents returns how many documents have fragments held.
-func (b *Batcher) Documents() int { return len(b.docs) }
-
-// Relieve makes the longest documents due until so many bytes are: memory is
-// short.
-func (b *Batcher) Relieve(bytes int64) {
-	for c := len(b.classes) - 1; c >= 0; c-- {
-		for b.again.memory+b.due.memory < bytes {
-			d := b.classes[c].first
-			if d == nil {
-				break
-			}
-			d.due = true
-			b.place(d)
-		}
+// giveBack makes the fragments of a document that are still in flight due.
+func (b *Batcher) giveBack(d *document) {
+	for h := d.first; h != d.waiting; h = h.next {
+		h.taken = false
+		b.bytes -= takenBytes
+		b.resize(d, h.text(), h.memory())
 	}
+	d.waiting = d.first
+	b.arrivals.giveBack(d.first)
+	b.makeDue(d)
+	b.queues.move(d, returned)
 }
 
-// Hurry makes everything that is held due now.
-func (b *Batcher) Hurry() {
-	for i := b.history.first; i < b.history.end; i++ {
-		e := b.history.at(i)
-		if e.doc.untaken(e.seq) {
-			e.doc.due = true
-			b.place(e.doc)
-		}
-	}
-}
-
-// Drain makes everything due, now and from now on.
+// Drain makes everything due that is held or will be added.
 func (b *Batcher) Drain() {
 	b.draining = true
-	b.Hurry()
+	b.ripen()
 }
 
-// Oldest returns the lowest sequence that is held and not in flight.
-func (b *Batcher) Oldest() (seq uint64, ok bool) {
-	for i := b.history.first; i < b.history.end; i++ {
-		if e := b.history.at(i); e.doc.untaken(e.seq) {
-			return e.seq, true
-		}
+// tick moves the clock.
+func (b *Batcher) tick(now time.Time) {
+	if !b.started {
+		b.started, b.start = true, now
 	}
-	return 0, false
+	b.now = max(b.now, now.Sub(b.start))
 }
 
-// Age returns how long the oldest fragment has been held, in flight or not.
-func (b *Batcher) Age(now time.Time) time.Duration {
-	if b.history.first == b.history.end {
-		return 0
+// ripen makes the documents due that have waited long enough. Fragments ripen
+// in the order in which they came, so the first that is not ripe ends it.
+func (b *Batcher) ripen() {
+	for h := b.arrivals.unripe(); h != nil && b.ripe(h); h = b.arrivals.unripe() {
+		b.makeDue(h.doc)
+		b.place(h.doc)
 	}
-	return now.Sub(time.Unix(0, b.history.at(b.history.first).added))
+}
+
+func (b *Batcher) ripe(h *held) bool {
+	return b.draining || b.now-h.added >= b.limits.MaxAge || b.read-h.read > b.limits.MaxDistance
+}
+
+// makeDue marks a document due. The caller places it.
+func (b *Batcher) makeDue(d *document) {
+	if !d.due {
+		d.due = true
+		b.dueBytes += d.memory
+	}
+}
+
+// place puts a document into the queue that it belongs to now.
+func (b *Batcher) place(d *document) {
+	switch {
+	case d.waiting == nil || d.due && d.inFlight():
+		b.queues.move(d, none)
+	case !d.due:
+		b.queues.move(d, class(d.memory))
+	case d.queue != returned:
+		b.queues.move(d, due)
+	}
+}
+
+// resize changes what waits in a document.
+func (b *Batcher) resize(d *document, text int, memory int64) {
+	d.text += text
+	d.memory += memory
+	if d.due {
+		b.dueBytes += memory
+	}
 }

@@ -3,53 +3,41 @@ package batcher
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
-// Limits say when a document is due.
+// DefaultMaxDistance is Limits.MaxDistance where none is given. A fragment that
+// is held keeps the checkpoint of its partition below it, and everything above
+// the checkpoint is read again after a crash: this bounds how much that is.
+const DefaultMaxDistance = 100_000
+
+// Limits says when a document is due.
 type Limits struct {
-	// MaxAge is how long a fragment may wait; 0: it is due at once.
+	// MaxAge is how long a fragment may wait, counted from the now of its Add;
+	// 0: not at all. Groups then form only while others are in flight.
 	MaxAge time.Duration
-	// ChunkBytes is the text, in bytes, at which a document is due by its size.
+	// ChunkBytes is how much text makes a document due: one full LOB write.
 	ChunkBytes int
 	// MaxDistance is how many messages of the partition may be read after a
-	// fragment before its document is due; 0: DefaultDistance.
+	// fragment before its document is due; 0: DefaultMaxDistance.
 	MaxDistance uint64
 }
 
-// DefaultDistance bounds what one waiting fragment leaves unacknowledged at the
-// server behind it. With 1,000,000 unacknowledged messages a trickle of 200
-// messages a second cost nats-server 0.67 of a core; with 100,000 nothing to
-// speak of.
-const DefaultDistance = 100_000
-
-// Validate reports what is wrong with the limits.
+// Validate returns an error that says which limit is wrong, and what it may be.
 func (l Limits) Validate() error {
 	if l.MaxAge < 0 {
-		return fmt.Errorf("max_age is %s, must not be negative", l.MaxAge)
+		return fmt.Errorf("max age %v is negative: give 0 to flush at once, or how long a fragment may wait", l.MaxAge)
 	}
-	if l.ChunkBytes < 1 {
-		return fmt.Errorf("chunk_bytes is %d, must be at least 1", l.ChunkBytes)
+	if l.ChunkBytes < utf8.UTFMax {
+		return fmt.Errorf("%d bytes per chunk are too few: the longest character takes %d", l.ChunkBytes, utf8.UTFMax)
 	}
 	return nil
 }
 
 // Limit is what one Take may hand out.
 type Limit struct {
-	// Documents is the most groups.
+	// Documents is the most groups. Less than 1 counts as 1.
 	Documents int
-	// Bytes is the most text.
+	// Bytes is the most text. A single larger fragment goes alone.
 	Bytes int
-}
-
-// Memory of what is held, beside the data and the key, in bytes. Measured by
-// TestBytes with 200,000 documents: heap growth over data and keys.
-const (
-	documentBytes = 110 // doc and its map entry
-	fragmentBytes = 185 // Fragment in a slice that doubles, and its entry
-)
-
-// cost is the memory that a fragment takes in its document.
-func cost(f *Fragment) int64 {
-	// The allocator rounds small data up, to 8 and then to 16 bytes.
-	return fragmentBytes + int64(len(f.Data)+15)&^15
 }
