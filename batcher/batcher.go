@@ -10,7 +10,7 @@ import "time"
 //     Limits.MaxDistance messages of the partition were read after it,
 //   - a final fragment waits,
 //   - Relieve chose it, or
-//   - Drain was called.
+//   - Hurry or Drain was called.
 //
 // It stays due until all that waits is taken. A fragment waits unless it is in
 // flight, that is taken and not settled. What comes meanwhile for the same key
@@ -85,8 +85,9 @@ func (b *Batcher) Passed(n uint64) {
 
 // Take hands out the groups that are due, at most one per key and none of a key
 // that is in flight, until the next one does not fit into l. A document is
-// split between fragments where it must be; its rest stays due. If anything is
-// due, at least one whole fragment is handed out, however large.
+// split between fragments where it must be, and behind a final fragment; its
+// rest stays due. If anything is due, at least one whole fragment is handed
+// out, however large.
 //
 // The groups are in flight until they are settled. Fragments of a group are the
 // caller's; their Data is shared.
@@ -180,10 +181,18 @@ func (b *Batcher) giveBack(d *document) {
 	b.queues.move(d, returned)
 }
 
+// Hurry makes everything due that is held now.
+func (b *Batcher) Hurry() {
+	for h := b.arrivals.unripe(); h != nil; h = b.arrivals.unripe() {
+		b.makeDue(h.doc)
+		b.place(h.doc)
+	}
+}
+
 // Drain makes everything due that is held or will be added.
 func (b *Batcher) Drain() {
 	b.draining = true
-	b.ripen()
+	b.Hurry()
 }
 
 // tick moves the clock.

@@ -32,12 +32,17 @@ func (d *document) push(h *held) {
 	}
 }
 
-// fit returns how many waiting fragments have at most room bytes of text.
+// fit returns how many waiting fragments have at most room bytes of text, up to
+// and including a final one: what follows it is not of the same group, for the
+// document that is complete takes no more text.
 func (d *document) fit(room int) int {
 	n := 0
 	for h := d.waiting; h != nil && h.text() <= room; h = h.next {
 		room -= h.text()
 		n++
+		if h.final {
+			break
+		}
 	}
 	return n
 }

@@ -3,12 +3,26 @@ package batcher
 import (
 	"bytes"
 	"cmp"
+	"flag"
+	"maps"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
+
+// TestMain makes random tests longer than rapid does by itself; its flags still
+// have the last word.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"rapid.checks": "500", "rapid.steps": "100"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // model says what a Batcher does in the plainest way: after each call it looks
 // at every fragment of every document.
@@ -142,6 +156,9 @@ func (m *model) take(now time.Duration, l Limit) (groups []Group) {
 			l.Bytes -= size
 			g.Fragments = append(g.Fragments, h.Fragment)
 			g.Bytes += size
+			if h.Final {
+				break
+			}
 		}
 		if len(g.Fragments) == 0 {
 			break
@@ -166,7 +183,10 @@ func (m *model) ready() (docs []*modelDoc) {
 	}
 	slices.SortFunc(docs, func(a, b *modelDoc) int {
 		if a.returned != b.returned {
-			return map[bool]int{true: -1, false: 1}[a.returned]
+			if a.returned {
+				return -1
+			}
+			return 1
 		}
 		return a.place - b.place
 	})
@@ -186,6 +206,15 @@ func (m *model) settle(key string, through uint64) {
 		d.flying, d.due, d.returned, d.place = 0, true, true, 0
 	}
 	m.update()
+}
+
+func (m *model) hurry() {
+	for _, d := range m.oldestFirst() {
+		if !d.due {
+			d.due = true
+			m.enqueue(d)
+		}
+	}
 }
 
 func (m *model) relieve(bytes int64) {
@@ -236,7 +265,8 @@ type pair struct {
 	m     model
 	seq   uint64
 	clock time.Duration
-	// lastTaken is the last sequence handed out of a key, for the invariants.
+	// For the invariants, by key: the last sequence of the group in flight, and
+	// up to where fragments were settled.
 	flying    map[string]uint64
 	settledTo map[string]uint64
 }
@@ -345,11 +375,15 @@ func TestModel(t *testing.T) {
 				p.b.Relieve(n)
 				p.m.relieve(n)
 			},
+			"hurry": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "hurry") == 0 {
+					p.b.Hurry()
+					p.m.hurry()
+				}
+			},
 			"drain": func(t *rapid.T) {
 				if drain == 0 {
-					p.b.Drain()
-					p.m.draining = true
-					p.m.update()
+					p.drain()
 				}
 			},
 		})
@@ -357,27 +391,29 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// empty drains the pair, so that a run ends with nothing lost and nothing kept.
+// empty drains the pair: at the end nothing is lost and nothing is kept.
 func (p *pair) empty(t *rapid.T) {
-	for key := range p.flying {
+	for _, key := range slices.Sorted(maps.Keys(p.flying)) {
 		p.settle(key, p.flying[key])
 	}
-	// The order of a map is random, so the last word is with the Batcher alone.
-	p.b.Drain()
+	p.drain()
 	for p.b.Documents() > 0 {
-		groups := p.b.Take(p.now(), Limit{Documents: 10, Bytes: 10_000})
+		groups := p.take(t, Limit{Documents: 10, Bytes: 10_000})
 		if len(groups) == 0 {
 			t.Fatalf("%d documents held and none due", p.b.Documents())
 		}
 		for _, g := range groups {
-			if g.First() <= p.settledTo[g.Key] {
-				t.Fatalf("%q: took %d again", g.Key, g.First())
-			}
-			p.settledTo[g.Key] = g.Last()
-			p.b.Settle(g.Key, g.Last())
+			p.settle(g.Key, g.Last())
 		}
+		p.check(t)
 	}
 	if p.b.Bytes() != 0 || p.b.dueBytes != 0 || p.b.arrivals != (arrivals{}) || p.b.queues != (queues{}) {
 		t.Fatalf("empty, but %d bytes, %d due, arrivals %+v", p.b.Bytes(), p.b.dueBytes, p.b.arrivals)
 	}
+}
+
+func (p *pair) drain() {
+	p.b.Drain()
+	p.m.draining = true
+	p.m.update()
 }

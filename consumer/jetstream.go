@@ -209,17 +209,21 @@ func (p *puller) halt() {
 // ended without any because the server had none. The error is the consumer's
 // own; no answer from NATS is not an error.
 func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, deliver func([]Received)) (quiet bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	p.mu.Lock()
 	halted := p.halted
 	p.mu.Unlock()
 	if !p.conn.IsConnected() {
 		return false, pause(ctx, halted, wait)
 	}
-	batch, err := p.consumer.Fetch(fetchMessages, jetstream.FetchMaxBytes(int(maxBytes)), jetstream.FetchMaxWait(wait), jetstream.FetchContext(ctx))
+	// The server answers after nine tenths of the deadline that there is
+	// nothing; reaching the deadline itself means that nobody answered.
+	fetching, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	batch, err := p.consumer.Fetch(fetchMessages, jetstream.FetchMaxBytes(int(maxBytes)), jetstream.FetchContext(fetching))
 	if err != nil {
-		// The request could not be sent: the connection is away.
+		if p.conn.IsConnected() && ctx.Err() == nil {
+			return false, err
+		}
 		return false, pause(ctx, halted, wait)
 	}
 	count := 0
@@ -240,6 +244,8 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 	switch err := batch.Error(); {
 	case err == nil, errors.Is(err, jetstream.ErrBatchCompleted):
 		return count == 0 && p.conn.IsConnected(), nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil
 	case errors.Is(err, jetstream.ErrServerShutdown), errors.Is(err, nats.ErrConnectionClosed), !p.conn.IsConnected():
 		return false, pause(ctx, halted, wait)
 	default:
