@@ -7,8 +7,9 @@ import (
 )
 
 // DefaultMaxDistance is Limits.MaxDistance where none is given. A fragment that
-// is held keeps the checkpoint of its partition below it, and everything above
-// the checkpoint is read again after a crash: this bounds how much that is.
+// is held keeps everything behind it unacknowledged: a server with 1,000,000
+// unacknowledged messages spent 0.67 of a core on a trickle of 200 a second, one
+// with 100,000 next to nothing. It also bounds what is read again after a crash.
 const DefaultMaxDistance = 100_000
 
 // Limits says when a document is due.

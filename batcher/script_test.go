@@ -100,6 +100,8 @@ func (s *script) run(line string) (string, error) {
 		s.b.Settle(c.word(), uint64(c.number("", 0)))
 	case "relieve":
 		s.b.Relieve(int64(c.number("", 0)))
+	case "hurry":
+		s.b.Hurry()
 	case "drain":
 		s.b.Drain()
 	case "deadline":
