@@ -9,6 +9,7 @@
 package lobtest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/lobsink/lobsink/lobwriter"
@@ -25,18 +26,128 @@ type Fixture struct {
 	// nil where the store serves one process only. What it opens is closed by
 	// t.Cleanup.
 	Second func(t testing.TB) lobwriter.Store
-	// Sabotage changes the stored text of a document behind lobsink's back,
-	// leaving its row as it is; may be nil.
+	// Hold locks the fence row of a partition that was claimed, as a flush
+	// under way does, until release is called; may be nil.
+	Hold func(t testing.TB, partition int) (release func())
+	// Sabotage changes one byte of the stored text of a document behind
+	// lobsink's back, leaving its row and the length as they are; may be nil.
 	Sabotage func(t testing.TB, key string)
 }
 
-// Test runs the contract against a store. Each subtest opens its own fixture.
+// rule is one sentence of the contract.
+type rule struct {
+	name string
+	test func(t *testing.T, f Fixture)
+}
+
+// Test runs the contract against a store, whose flushes take at least 4
+// documents. Each rule has a fixture of its own.
 func Test(t *testing.T, open func(t *testing.T) Fixture) {
 	t.Helper()
 	for _, topic := range []struct {
-		name string
-		test func(*testing.T, Fixture)
-	}{} {
-		t.Run(topic.name, func(t *testing.T) { topic.test(t, open(t)) })
+		name  string
+		rules []rule
+	}{
+		{"Bind", bindRules},
+		{"Members", memberRules},
+		{"Claim", claimRules},
+		{"Renew", renewRules},
+		{"Fence", fenceRules},
+		{"Checkpoint", checkpointRules},
+		{"Answers", answerRules},
+		{"Contents", contentRules},
+		{"Keys", keyRules},
+		{"Rejected", rejectedRules},
+		{"Races", raceRules},
+		{"Reader", readerRules},
+	} {
+		t.Run(topic.name, func(t *testing.T) {
+			for _, r := range topic.rules {
+				t.Run(r.name, func(t *testing.T) { r.test(t, open(t)) })
+			}
+		})
+	}
+}
+
+// others returns the stores on the tables: the first, and a second process where
+// there can be one; otherwise the first again.
+func (f Fixture) others(t testing.TB) []lobwriter.Store {
+	if f.Second == nil {
+		return []lobwriter.Store{f.Store, f.Store}
+	}
+	return []lobwriter.Store{f.Store, f.Second(t)}
+}
+
+// CheckDocument reads a document and fails the test unless its text is want and
+// its row says so: length in bytes and in the store's unit, and checksum.
+func CheckDocument(t testing.TB, r lobwriter.Reader, unit lobwriter.Unit, key, want string) lobwriter.Document {
+	t.Helper()
+	d, text := read(t, r, key)
+	switch {
+	case text != want:
+		t.Errorf("%q: the stored text differs: %s", key, difference(text, want))
+	case d.Key != key:
+		t.Errorf("%q: the row has key %q", key, d.Key)
+	case d.Bytes != int64(len(want)) || d.Units != unit.Count([]byte(want)) || d.CRC != lobwriter.Checksum(0, []byte(want)):
+		t.Errorf("%q: the row does not describe its %d bytes: %+v", key, len(want), d.Row)
+	}
+	return d
+}
+
+func (f Fixture) document(t testing.TB, key, want string) lobwriter.Document {
+	t.Helper()
+	return CheckDocument(t, f.Reader, f.Store.Limits().Unit, key, want)
+}
+
+func read(t testing.TB, r lobwriter.Reader, key string) (lobwriter.Document, string) {
+	t.Helper()
+	var text []byte
+	d, err := r.Read(t.Context(), key, func(piece []byte) error {
+		text = append(text, piece...)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("read %q: %v", key, err)
+	}
+	return d, string(text)
+}
+
+// row reads the stored row of one key.
+func row(t testing.TB, s lobwriter.Store, partition int, key string) lobwriter.Row {
+	t.Helper()
+	rows, err := s.Rows(t.Context(), partition, []string{key})
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("rows of %q: %v, %v", key, rows, err)
+	}
+	return rows[0]
+}
+
+// fence reads the fence row of a partition.
+func fence(t testing.TB, s lobwriter.Store, partition int) lobwriter.Fence {
+	t.Helper()
+	f, err := s.Fence(t.Context(), partition)
+	if err != nil {
+		t.Fatalf("fence: %v", err)
+	}
+	return f
+}
+
+// statuses fails the test unless a receipt has these answers.
+func statuses(t testing.TB, r lobwriter.Receipt, want ...lobwriter.Status) {
+	t.Helper()
+	got := make([]lobwriter.Status, len(r.Answers))
+	for i, a := range r.Answers {
+		got[i] = a.Status
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("answers %v, want %v", got, want)
+	}
+}
+
+// kind fails the test unless an error is of a kind.
+func kind(t testing.TB, err error, want lobwriter.Kind) {
+	t.Helper()
+	if err == nil || lobwriter.KindOf(err) != want {
+		t.Fatalf("error %v, want one of kind %v", err, want)
 	}
 }

@@ -248,12 +248,12 @@ func (m *Memory) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Recei
 	if ctx.Err() != nil {
 		return lobwriter.Receipt{}, ctx.Err()
 	}
-	if err := m.check(f); err != nil {
-		return lobwriter.Receipt{}, err
-	}
 	fence, claimed := m.tables.fences[f.Partition]
 	if !claimed || fence.Life != f.Life || fence.Epoch != f.Epoch || fence.ClaimID != f.ClaimID || fence.Flush != f.Number {
 		return lobwriter.Receipt{}, &lobwriter.FencedError{Stored: m.fence(f.Partition)}
+	}
+	if err := m.check(f); err != nil {
+		return lobwriter.Receipt{}, err
 	}
 	answers := make([]lobwriter.Answer, len(f.Groups))
 	stored := true
