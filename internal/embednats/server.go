@@ -2,142 +2,236 @@
 package embednats
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
-// MaxPayload is the largest message of the embedded server, in bytes: the
-// default of max_fragment_bytes.
-const MaxPayload = 8 << 20
+// DefaultMaxPayload is the largest message, in bytes: the largest that
+// nats-server takes without a warning, and the default of max_fragment_bytes.
+const DefaultMaxPayload = 8 << 20
+
+// defaultPort is the port of NATS.
+const defaultPort = 4222
 
 // Options are the settings of a server.
 type Options struct {
-	// Dir is the folder of its streams. It is made if it is not there.
+	// Dir is the folder of the streams; it is made if it is not there. One
+	// server at a time uses it.
 	Dir string
-	// Listen is the address to listen on, such as nats://127.0.0.1:4222;
-	// "": none, only this process connects.
+	// Listen is the address to listen on: HOST:PORT or nats://HOST:PORT, port
+	// 0 for any free one. "": none, and only this process connects.
 	Listen string
 	// SyncAlways has every message on disk before its publisher is answered.
-	// Without it the server writes back every two minutes.
+	// Without it the server writes back every two minutes, and a power failure
+	// loses acknowledged messages.
 	SyncAlways bool
-	// MaxStore is the most bytes of all streams together; 0: what the disk
-	// has.
+	// MaxPayload is the largest message in bytes; 0 is DefaultMaxPayload.
+	MaxPayload int32
+	// MaxStore is the most bytes of all streams together; 0: nearly all that
+	// the disk has. Above it publishers are refused.
 	MaxStore int64
-	Log      *slog.Logger
+	// Log takes the server's warnings and errors, and its notices as debug
+	// messages. It may be nil.
+	Log *slog.Logger
 }
 
 // Server is a running server.
 type Server struct {
-	srv *server.Server
+	srv    *server.Server
+	lock   *os.File
+	listen bool
 }
 
-// readyWithin is how long a server may take to start: it reads its streams'
-// indexes, which takes seconds for millions of messages.
-const readyWithin = time.Minute
-
-// Start starts a server.
-func Start(o Options) (*Server, error) {
+// Start starts a server and returns when it takes connections, which for
+// millions of stored messages takes seconds. Its errors say what to do.
+func Start(ctx context.Context, o Options) (*Server, error) {
 	opts := &server.Options{
-		ServerName: "lobsink", JetStream: true, StoreDir: o.Dir, SyncAlways: o.SyncAlways,
-		DontListen: o.Listen == "", NoSigs: true, MaxPayload: MaxPayload, JetStreamMaxStore: o.MaxStore,
+		ServerName: "lobsink",
+		JetStream:  true,
+		StoreDir:   o.Dir,
+		SyncAlways: o.SyncAlways,
+		MaxPayload: DefaultMaxPayload,
+		DontListen: o.Listen == "",
+		NoSigs:     true,
+		// Nothing of ours is kept in memory but short-lived consumers.
+		JetStreamMaxMemory: 256 << 20,
+		JetStreamMaxStore:  o.MaxStore,
+	}
+	if o.MaxPayload > 0 {
+		opts.MaxPayload = o.MaxPayload
 	}
 	if o.Listen != "" {
-		host, port, err := hostPort(o.Listen)
-		if err != nil {
+		var err error
+		if opts.Host, opts.Port, err = parseAddress(o.Listen); err != nil {
 			return nil, err
 		}
-		// The server itself only logs that a port is taken.
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		if err != nil {
-			return nil, fmt.Errorf("the embedded NATS server cannot listen on %s: %w; stop what listens there, or use it with --nats nats://%s:%d", o.Listen, err, host, port)
+		if err := free(opts.Host, opts.Port); err != nil {
+			return nil, fmt.Errorf("embedded NATS server: cannot listen on %s: %w; stop what listens there or choose another address, or if it is a NATS server, use it in place of the embedded one", o.Listen, err)
 		}
-		l.Close()
-		opts.Host, opts.Port = host, port
+		if opts.Port == 0 {
+			opts.Port = server.RANDOM_PORT
+		}
 	}
-	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
-		return nil, fmt.Errorf("the embedded NATS server needs a folder for its streams: %w", err)
-	}
-	probe, err := os.CreateTemp(o.Dir, ".probe")
+	lock, err := claim(o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("the embedded NATS server cannot write to %s: %w", filepath.Clean(o.Dir), err)
+		return nil, err
 	}
-	probe.Close()
-	os.Remove(probe.Name())
+	if opts.JetStreamMaxStore <= 0 {
+		opts.JetStreamMaxStore = storeLimit(o.Dir)
+	}
+	srv, err := launch(ctx, opts, o.Log)
+	if err != nil {
+		unlock(lock)
+		return nil, err
+	}
+	return &Server{srv: srv, lock: lock, listen: o.Listen != ""}, nil
+}
 
+// pollReady is how often a starting server is asked whether it is ready.
+const pollReady = 5 * time.Millisecond
+
+func launch(ctx context.Context, opts *server.Options, log *slog.Logger) (*server.Server, error) {
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	if o.Log != nil {
-		srv.SetLoggerV2(&logger{o.Log}, false, false, false)
-	}
+	l := &logger{log: log}
+	srv.SetLoggerV2(l, false, false, false)
+	// Start opens every stream before it returns, and must not be shut down
+	// meanwhile: what it opens after that would stay open.
 	srv.Start()
-	if !srv.ReadyForConnections(readyWithin) {
-		srv.Shutdown()
-		return nil, errors.New("the embedded NATS server did not become ready")
+	ready := false
+	for l.fatal() == "" && ctx.Err() == nil && !ready {
+		ready = srv.ReadyForConnections(pollReady)
 	}
-	if !srv.JetStreamEnabled() {
-		srv.Shutdown()
-		return nil, fmt.Errorf("the embedded NATS server could not open its streams in %s", filepath.Clean(o.Dir))
+	switch {
+	case l.fatal() != "":
+		// The server only logs what it cannot start with.
+		err = fmt.Errorf("embedded NATS server: %s", l.fatal())
+	case !ready:
+		err = fmt.Errorf("embedded NATS server: stopped while starting: %w", context.Cause(ctx))
+	case !srv.JetStreamEnabled():
+		err = fmt.Errorf("embedded NATS server: cannot open its streams in %s; its log says why", filepath.Clean(opts.StoreDir))
+	default:
+		return srv, nil
 	}
-	return &Server{srv: srv}, nil
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	return nil, err
 }
 
-func hostPort(listen string) (string, int, error) {
+func parseAddress(listen string) (host string, port int, err error) {
+	bad := fmt.Errorf("embedded NATS server: %q is not an address to listen on; write HOST:PORT, such as 127.0.0.1:4222", listen)
+	if !strings.Contains(listen, "://") {
+		listen = "nats://" + listen
+	}
 	u, err := url.Parse(listen)
-	if err != nil || u.Hostname() == "" {
-		return "", 0, fmt.Errorf("%q is not an address to listen on: write nats://HOST:PORT", listen)
+	if err != nil || u.Scheme != "nats" || u.Hostname() == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+		return "", 0, bad
 	}
-	port := 4222
-	if p := u.Port(); p != "" {
-		port, err = strconv.Atoi(p)
+	if u.Port() == "" {
+		return u.Hostname(), defaultPort, nil
 	}
-	return u.Hostname(), port, err
+	port, err = strconv.Atoi(u.Port())
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, bad
+	}
+	return u.Hostname(), port, nil
+}
+
+// free tries to listen: it gives the system's own reason, and gives it before
+// the server has opened a single stream.
+func free(host string, port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// unknownFree is taken for the free space where the system does not tell.
+const unknownFree = 1 << 40
+
+// lockName is the file in the folder whose lock says that a server uses it.
+const lockName = "lobsink.lock"
+
+var errLocked = errors.New("locked")
+
+// claim makes the folder and locks it. The system releases the lock with the
+// process, however it ends; nats-server itself has none, and two of them ruin
+// each other's files.
+func claim(dir string) (*os.File, error) {
+	dir = filepath.Clean(dir)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("embedded NATS server: cannot make the folder of its streams: %w; choose another folder, or let this user write there", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: cannot write to the folder of its streams: %w; choose another folder, or let this user write there", err)
+	}
+	if err := tryLock(f); err != nil {
+		_ = f.Close()
+		if errors.Is(err, errLocked) {
+			return nil, fmt.Errorf("embedded NATS server: the folder %s is in use by another process; stop that one, or choose another folder", dir)
+		}
+		return nil, fmt.Errorf("embedded NATS server: cannot lock the folder %s: %w; choose one on a local disk", dir, err)
+	}
+	return f, nil
+}
+
+// unlock releases the folder. The file stays: removing it would let a third
+// server lock a new file while a second one holds the old.
+func unlock(f *os.File) { _ = f.Close() }
+
+// storeLimit is what all streams together may take: what they take already and
+// most of what is free. The server's own default, three quarters of the free
+// space, shrinks with every start of a server that stores much. Short of a full
+// disk the server refuses publishers with a reason; a full disk makes it close
+// JetStream altogether.
+func storeLimit(dir string) int64 {
+	var used int64
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil
+		}
+		if info, err := e.Info(); err == nil {
+			used += info.Size()
+		}
+		return nil
+	})
+	return used + diskFree(dir)/10*9
 }
 
 // ClientURL returns the address for other processes; "" if there is none.
 func (s *Server) ClientURL() string {
-	if s.srv.Addr() == nil {
+	if !s.listen {
 		return ""
 	}
 	return s.srv.ClientURL()
 }
 
-// Connect opens a connection within the process.
+// Connect opens a connection within the process, without a port.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect("", append(opts, nats.InProcessServer(s.srv))...)
 }
 
-// Shutdown stops the server and waits until it has written everything.
+// Shutdown stops the server, waits until it has written everything, and
+// releases the folder. A second call does nothing.
 func (s *Server) Shutdown() {
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
+	unlock(s.lock)
 }
-
-// logger hands the server's log on.
-type logger struct{ log *slog.Logger }
-
-func (l *logger) Noticef(format string, v ...any) {
-	l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
-}
-func (l *logger) Warnf(format string, v ...any) {
-	l.log.Warn("nats-server: " + fmt.Sprintf(format, v...))
-}
-func (l *logger) Fatalf(format string, v ...any) {
-	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
-}
-func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
-}
-func (l *logger) Debugf(format string, v ...any) {}
-func (l *logger) Tracef(format string, v ...any) {}
