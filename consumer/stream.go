@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,48 +16,117 @@ import (
 // (measured: 1.1 to 1.2 s in all, on three servers).
 const requestTimeout = 3 * time.Second
 
-// request makes one request, and once more if nobody answered.
+// requestTries and requestPause bound a whole request to about 9 s.
+const (
+	requestTries = 3
+	requestPause = 250 * time.Millisecond
+)
+
+// jsClusterNotAvailable is "JetStream system temporarily unavailable"
+// (nats-server, server/errors.json, JSClusterNotAvailErr).
+const jsClusterNotAvailable jetstream.ErrorCode = 10008
+
+// request makes a request, and makes it again when nobody answered or JetStream
+// has no leader. What do does must bear repetition.
 func request(ctx context.Context, do func(ctx context.Context) error) error {
-	try := func() error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		return do(ctx)
+	for try := 1; ; try++ {
+		call, cancel := context.WithTimeout(ctx, requestTimeout)
+		err := do(call)
+		cancel()
+		if err == nil || try == requestTries || !unanswered(err) {
+			return err
+		}
+		select {
+		case <-time.After(requestPause):
+		case <-ctx.Done():
+			return err
+		}
 	}
-	err := try()
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = try()
+}
+
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		isCode(err, jsClusterNotAvailable)
+}
+
+// isCode reports whether err is an answer of JetStream with one of the codes.
+func isCode(err error, codes ...jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
 	}
-	return err
+	for _, c := range codes {
+		if api.ErrorCode == c {
+			return true
+		}
+	}
+	return false
 }
 
 // StreamSpec describes a stream to create.
 type StreamSpec struct {
 	Name string
-	// Root is the prefix of its subjects.
+	// Root is what its subjects begin with: one or more tokens.
 	Root string
-	// Partitions is the partition count, from 1; fixed for the stream's life.
+	// Partitions is the number of partitions, from 1. It is fixed for the life
+	// of the stream: another number moves keys to other partitions.
 	Partitions int
-	// Replicas is the number of servers that keep it, from 1.
+	// Replicas is the number of servers that keep the stream, from 1; 0 is 1.
 	Replicas int
+	// MaxAge is how long the stream keeps a message; 0: for ever. Whatever it
+	// discards can not be read again when the database loses commits.
+	MaxAge time.Duration
+	// MaxBytes is the most bytes that the stream keeps; 0: what the server
+	// has. A full stream refuses publishers and discards nothing.
+	MaxBytes int64
+	// Duplicates is how long the server remembers Nats-Msg-Id; 0: its default
+	// of 2 minutes.
+	Duplicates time.Duration
 }
 
-// Config returns the stream's configuration. Nothing in it discards a message:
-// a full stream refuses publishers instead.
+// Config returns the configuration of the stream. The discard policy is "new":
+// the default, "old", would delete fragments that nobody has read.
 func (s StreamSpec) Config() jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
 		Name:        s.Name,
 		Description: "lobsink: fragments of documents",
-		Subjects:    []string{s.Root + ".*"},
+		Subjects:    []string{Layout{Root: s.Root}.Subject("*")},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,
 		Replicas:    max(s.Replicas, 1),
+		MaxAge:      s.MaxAge,
+		MaxBytes:    s.MaxBytes,
+		Duplicates:  s.Duplicates,
 		AllowDirect: true,
 	}
 	if s.Partitions > 1 {
 		cfg.SubjectTransform = transform(s.Root, s.Partitions)
 	}
 	return cfg
+}
+
+func (s StreamSpec) validate() error {
+	if err := checkRoot(s.Root); err != nil {
+		return err
+	}
+	if s.Partitions < 1 {
+		return fmt.Errorf("stream %s: partitions is %d; it must be at least 1", s.Name, s.Partitions)
+	}
+	return nil
+}
+
+func checkRoot(root string) error {
+	for _, token := range strings.Split(root, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {
+			return fmt.Errorf("root %q is not a subject prefix; write tokens without blanks, *, or >, separated by single dots, such as fragments", root)
+		}
+	}
+	if strings.HasPrefix(root, "$") || strings.HasPrefix(root, "_INBOX") {
+		return fmt.Errorf("root %q belongs to NATS itself; choose another one", root)
+	}
+	return nil
 }
 
 func transform(root string, partitions int) *jetstream.SubjectTransformConfig {
@@ -71,8 +137,11 @@ func transform(root string, partitions int) *jetstream.SubjectTransformConfig {
 }
 
 // CreateStream creates the stream if there is none of that name. An existing
-// one is left as it is; see DescribeStream.
+// one is left as it is, whatever its settings; see DescribeStream.
 func CreateStream(ctx context.Context, js jetstream.JetStream, s StreamSpec) (created bool, err error) {
+	if err := s.validate(); err != nil {
+		return false, err
+	}
 	return create(ctx, js, s.Config())
 }
 
@@ -80,6 +149,7 @@ func CreateStream(ctx context.Context, js jetstream.JetStream, s StreamSpec) (cr
 func DeadStream(stream string) string { return stream + "_DEAD" }
 
 // CreateDeadStream creates the dead-letter stream of a stream if there is none.
+// It keeps letters until somebody deletes them.
 func CreateDeadStream(ctx context.Context, js jetstream.JetStream, stream string, replicas int) (created bool, err error) {
 	return create(ctx, js, jetstream.StreamConfig{
 		Name:        DeadStream(stream),
@@ -98,82 +168,35 @@ func create(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamCon
 		_, err := js.Stream(ctx, cfg.Name)
 		return err
 	})
-	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, err
+	if err == nil {
+		return false, nil
 	}
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, fmt.Errorf("stream %s: %w", cfg.Name, err)
+	}
+	// The server takes a second create of the same configuration for the first
+	// one, so a lost answer does no harm.
 	err = request(ctx, func(ctx context.Context) error {
 		_, err := js.CreateStream(ctx, cfg)
 		return err
 	})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 		return false, nil
+	case isCode(err, jsSubjectOverlap):
+		return false, fmt.Errorf("stream %s: %s belongs to another stream already; choose another root, or the name of that stream (%w)", cfg.Name, cfg.Subjects[0], err)
 	}
-	return err == nil, err
+	return false, fmt.Errorf("stream %s: %w", cfg.Name, err)
 }
 
-var partitioned = regexp.MustCompile(`^(.+)\.\{\{\s*partition\(\s*(\d+)\s*,\s*1\s*\)\s*\}\}\.(?:\{\{\s*wildcard\(\s*1\s*\)\s*\}\}|\$1)$`)
+// jsSubjectOverlap is "subjects overlap with an existing stream" (nats-server,
+// server/errors.json, JSStreamSubjectOverlapErr).
+const jsSubjectOverlap jetstream.ErrorCode = 10065
 
-// DescribeStream finds out the layout of an existing stream. A stream on which
-// the promise cannot be kept is refused with the reason. The warnings are about
-// settings that may discard fragments before they are read.
-func DescribeStream(info *jetstream.StreamInfo) (Layout, []string, error) {
-	c := &info.Config
-	for _, r := range []struct {
-		broken bool
-		why    string
-	}{
-		{c.Retention != jetstream.LimitsPolicy, fmt.Sprintf("its retention is %s, which deletes messages that are acknowledged: replay and recovery need limits retention", c.Retention)},
-		{c.MaxMsgsPerSubject > 0, fmt.Sprintf("max_msgs_per_subject is %d, which deletes fragments out of the middle of documents: set it to -1", c.MaxMsgsPerSubject)},
-		{c.AllowMsgTTL || c.SubjectDeleteMarkerTTL > 0, "it allows messages with their own TTL, which deletes fragments out of the middle of documents"},
-		{c.Mirror != nil || len(c.Sources) > 0, "it is a mirror or has sources: consume the original"},
-		{c.NoAck, "it does not acknowledge publishers"},
-		{c.AllowMsgCounter, "it is a counter"},
-	} {
-		if r.broken {
-			return Layout{}, nil, errors.New(r.why)
-		}
-	}
-	if len(c.Subjects) != 1 || !strings.HasSuffix(c.Subjects[0], ".*") {
-		return Layout{}, nil, fmt.Errorf("its subjects are %s, lobsink needs exactly one of the form <root>.*", strings.Join(c.Subjects, ", "))
-	}
-	l := Layout{Root: strings.TrimSuffix(c.Subjects[0], ".*"), Partitions: 1}
-	if strings.ContainsAny(l.Root, "*>") {
-		return Layout{}, nil, fmt.Errorf("its subject is %s, lobsink needs a root without wildcards", c.Subjects[0])
-	}
-	if t := c.SubjectTransform; t != nil && (t.Source != "" || t.Destination != "") {
-		m := partitioned.FindStringSubmatch(t.Destination)
-		if m == nil || m[1] != l.Root || t.Source != l.Root+".*" {
-			want := transform(l.Root, 8)
-			return Layout{}, nil, fmt.Errorf("its subject transform is %s to %s, lobsink needs none or %s to %s (with any number in place of 8)", t.Source, t.Destination, want.Source, want.Destination)
-		}
-		n, err := strconv.Atoi(m[2])
-		if err != nil || n < 1 {
-			return Layout{}, nil, fmt.Errorf("its subject transform has %s partitions", m[2])
-		}
-		if n == 1 {
-			return Layout{}, nil, fmt.Errorf("its subject transform has one partition: remove the transform")
-		}
-		l.Partitions = n
-	}
-	return l, warnings(c), nil
-}
-
-func warnings(c *jetstream.StreamConfig) []string {
-	var w []string
-	if c.MaxAge > 0 {
-		w = append(w, fmt.Sprintf("the stream discards messages after %s: fragments not stored by then are lost to it; it must be longer than the longest outage and the worst loss of the database", c.MaxAge))
-	}
-	if c.Discard == jetstream.DiscardOld && (c.MaxMsgs > 0 || c.MaxBytes > 0) {
-		w = append(w, "the stream discards its oldest messages when it is full: discard new would refuse publishers instead")
-	}
-	if c.Storage == jetstream.MemoryStorage {
-		w = append(w, "the stream is kept in memory: a restart of the server loses it")
-	}
-	return slices.Clip(w)
-}
-
-// maxPayload returns the largest payload, headers included, that a stream of
-// this connection takes.
+// maxPayload returns the largest message, headers included, that a stream takes
+// on this connection.
 func maxPayload(nc *nats.Conn, info *jetstream.StreamInfo) int64 {
 	limit := nc.MaxPayload()
 	if s := int64(info.Config.MaxMsgSize); s > 0 {
