@@ -217,3 +217,11 @@ const (
 	DoubtRefused   Doubt = "refused"     // the store refuses even an empty group
 	DoubtRetention Doubt = "retention"   // the stream discards what is not flushed
 )
+
+// The codes of the reasons that lobsink itself gives for a dead letter, beside
+// those of a fragment's own faults. Other codes are the database's.
+const (
+	CodeBadKey      = "bad-key"     // the key cannot be read
+	CodeLate        = "late"        // the document is complete
+	CodeQuarantined = "quarantined" // the document is quarantined
+)

@@ -17,8 +17,9 @@ type writing struct {
 	works works
 	// orphans are messages without a readable key, held until their dead
 	// letters are confirmed. The first lettering of them are being published.
-	orphans []batcher.Fragment
-	letters struct {
+	orphans     []batcher.Fragment
+	orphanBytes int64
+	letters     struct {
 		outstanding bool
 		batch       int // numbers the batches of letters
 		orphans     int // how many of the orphans are in it
@@ -183,6 +184,10 @@ func (p *Partition) RowsRead(now time.Time, turn Turn, rows []lobwriter.Row, err
 	p.advance(now)
 }
 
+// orphanSize is the memory of an orphan: its data, and a Fragment in a slice that
+// doubles.
+func orphanSize(f *batcher.Fragment) int64 { return int64(len(f.Data)) + 185 }
+
 // letter has the dead letters published that must be confirmed before the flush
 // that records their holes.
 func (p *Partition) letter() {
@@ -198,7 +203,7 @@ func (p *Partition) letter() {
 		if w.stage != unsaid {
 			continue
 		}
-		w.stage = lettering
+		before := len(letters)
 		generation := max(w.row.Generation, 1)
 		for _, f := range w.group.Fragments {
 			switch {
@@ -207,6 +212,10 @@ func (p *Partition) letter() {
 			case w.refused != nil && len(f.Data) > 0:
 				letters = append(letters, Refused{Fragment: f, Generation: generation, Reason: *w.refused})
 			}
+		}
+		w.stage = lettering
+		if len(letters) == before { // empty fragments are counted, and have nothing to say
+			w.stage = ready
 		}
 	}
 	if len(letters) > 0 {
@@ -222,6 +231,9 @@ func (p *Partition) Lettered(now time.Time, turn Turn, batch int) {
 		return
 	}
 	p.letters.outstanding = false
+	for i := range p.orphans[:p.letters.orphans] {
+		p.orphanBytes -= orphanSize(&p.orphans[i])
+	}
 	p.orphans = p.orphans[p.letters.orphans:]
 	for _, w := range p.works.held {
 		if w.stage == lettering {
@@ -379,9 +391,9 @@ func (p *Partition) answered(now time.Time, w *work, a lobwriter.Answer) bool {
 	case lobwriter.AlreadyThere, lobwriter.Stale:
 		return p.learn(now, w, a.Row)
 	case lobwriter.Closed:
-		reason := batcher.Reason{Code: "late", Text: "the document is complete"}
+		reason := batcher.Reason{Code: CodeLate, Text: "the document is complete"}
 		if a.Row.State == lobwriter.Quarantined {
-			reason = batcher.Reason{Code: "quarantined", Text: "the document is quarantined: " + a.Row.Reason}
+			reason = batcher.Reason{Code: CodeQuarantined, Text: "the document is quarantined: " + a.Row.Reason}
 		}
 		return p.refuse(now, w, a.Row, reason, 0)
 	case lobwriter.Rejected:

@@ -321,8 +321,8 @@ func (p *puller) received(m jetstream.Msg) Received {
 		return r
 	}
 	if f.Key, err = Key(token); err != nil {
-		r.Orphan = true
-		f.Hole = &batcher.Reason{Code: "bad-key", Text: err.Error()}
+		r.Orphan, f.Key = true, ""
+		f.Hole = &batcher.Reason{Code: CodeBadKey, Text: err.Error()}
 		return r
 	}
 	head, reason := ParseHeader(m.Headers())

@@ -91,7 +91,7 @@ func (m *Metrics) lettered(code string) {
 		return
 	}
 	switch code {
-	case "bad-key", "bad-header", "too-large", "invalid-utf8", "nul", "late", "quarantined":
+	case CodeBadKey, CodeBadHeader, CodeTooLarge, CodeInvalidUTF8, CodeNUL, CodeLate, CodeQuarantined:
 	default:
 		code = "database"
 	}

@@ -1,0 +1,112 @@
+package consumer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// own returns the consumers of the stream.
+func (r *rig) consumers() []*jetstream.ConsumerInfo {
+	r.t.Helper()
+	s, err := r.js.Stream(r.t.Context(), r.spec.Name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var all []*jetstream.ConsumerInfo
+	for info := range s.ListConsumers(r.t.Context()).Info() {
+		all = append(all, info)
+	}
+	return all
+}
+
+// TestMeddling: somebody edits, deletes or reads lobsink's own consumer while it
+// runs. It notices, claims again, and every document is exact.
+func TestMeddling(t *testing.T) {
+	update := func(edit func(c *jetstream.ConsumerConfig)) func(r *rig, name string) {
+		return func(r *rig, name string) {
+			c, err := r.js.Consumer(r.t.Context(), r.spec.Name, name)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			cfg := c.CachedInfo().Config
+			edit(&cfg)
+			if _, err := r.js.UpdateConsumer(r.t.Context(), r.spec.Name, cfg); err != nil {
+				r.t.Logf("the server refuses the edit: %v", err)
+			}
+		}
+	}
+	remove := func(r *rig, name string) {
+		if err := r.js.DeleteConsumer(r.t.Context(), r.spec.Name, name); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		meddle func(r *rig, name string)
+	}{
+		{"O36 ack wait shorter than the batching", update(func(c *jetstream.ConsumerConfig) { c.AckWait = 50 * time.Millisecond })},
+		{"O38 fewer pending than a batch", update(func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 10 })},
+		{"O40 back-off in place of ack wait", update(func(c *jetstream.ConsumerConfig) {
+			c.BackOff = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+			c.MaxDeliver = 5
+		})},
+		{"O29 finite deliveries", update(func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 1; c.AckWait = 50 * time.Millisecond })},
+		{"O43 inactivity", update(func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = time.Hour })},
+		{"O41 deleted", remove},
+		{"O42 deleted and created again", func(r *rig, name string) {
+			c, err := r.js.Consumer(r.t.Context(), r.spec.Name, name)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			cfg := c.CachedInfo().Config
+			remove(r, name)
+			if _, err := r.js.CreateConsumer(r.t.Context(), r.spec.Name, cfg); err != nil {
+				r.t.Fatal(err)
+			}
+		}},
+		{"trap 2 somebody else pulls", func(r *rig, name string) {
+			c, err := r.js.Consumer(r.t.Context(), r.spec.Name, name)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			batch, err := c.Fetch(20, jetstream.FetchMaxWait(300*time.Millisecond))
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			for range batch.Messages() { // taken and never acknowledged
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.cfg.MaxAge = 200 * time.Millisecond
+			r.start()
+			r.eventually("a consumer", func() bool { return len(r.consumers()) == 1 })
+			var want strings.Builder
+			var last uint64
+			for i := range 200 {
+				text := fmt.Sprintf("<r n=\"%d\"/>", i)
+				want.WriteString(text)
+				last = r.publish("k", []byte(text), nil)
+				if i == 100 {
+					c.meddle(r, r.consumers()[0].Name)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			r.stored("k", last)
+			r.eventually("settings of its own", func() bool {
+				all := r.consumers()
+				return len(all) == 1 && all[0].Config.AckWait == ackWait && all[0].Config.MaxDeliver == -1 && all[0].Config.InactiveThreshold == 0
+			})
+			r.halt()
+			if got, _, _ := r.text("k"); got != want.String() {
+				t.Errorf("got %d bytes, want %d", len(got), want.Len())
+			}
+			r.acked()
+		})
+	}
+}
