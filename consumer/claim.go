@@ -10,8 +10,9 @@ import (
 
 // There is one way to begin: claim the partition, make sure that the stream is
 // the one that the checkpoint belongs to, create a consumer that is this
-// claim's alone, and see that the claim is still current once it exists. Only
-// then is anything read, and every other consumer of the partition deleted.
+// claim's alone, and see that stream and claim are still the same once it
+// exists. Only then is anything read, and every other consumer of the partition
+// deleted.
 
 // Claimed answers DoClaim, which was sent at sent.
 func (p *Partition) Claimed(now time.Time, turn Turn, sent time.Time, c lobwriter.Claim, err error) {
@@ -47,9 +48,10 @@ func (p *Partition) heldRetry() time.Duration {
 	return min(p.opt.Lease/4, time.Second)
 }
 
-// Inspected answers DoInspect.
+// Inspected answers DoInspect, before the consumer is created and after: the
+// stream may have been created again between.
 func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error) {
-	if turn != p.turn || p.phase != inspecting || p.lapsed(now) {
+	if turn != p.turn || p.phase != inspecting && p.phase != checking || p.lapsed(now) {
 		return
 	}
 	if err != nil {
@@ -74,8 +76,16 @@ func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error
 		p.doubt(now, DoubtClaim, fmt.Sprintf("the stream begins at %d and ends at %d", in.First, in.Last.Seq))
 		return
 	}
-	p.phase = opening
-	p.do(DoOpen{Turn: p.turn, Claim: p.claim, Start: start})
+	switch {
+	case p.phase == inspecting:
+		p.phase, p.start = opening, start
+		p.do(DoOpen{Turn: p.turn, Claim: p.claim, Start: start})
+	case start != p.start:
+		p.doubt(now, DoubtClaim, fmt.Sprintf("the stream begins at %d meanwhile", in.First))
+	default:
+		p.phase = confirming
+		p.do(DoConfirm{Turn: p.turn})
+	}
 }
 
 // mismatch compares the stream with what the database knows about it.
@@ -109,8 +119,7 @@ func (p *Partition) suspect(now time.Time, err error) {
 		p.suspectAt = now
 	}
 	if wait := confirmAfter - now.Sub(p.suspectAt); wait > 0 {
-		p.do(DoRelease{Turn: p.turn, Claim: p.claim})
-		p.drop(now, DoubtIdentity, err.Error(), wait)
+		p.yield(now, DoubtIdentity, err.Error(), wait)
 		return
 	}
 	p.stop(now, DoubtIdentity, err)
@@ -125,8 +134,8 @@ func (p *Partition) Opened(now time.Time, turn Turn, err error) {
 		p.doubt(now, DoubtClaim, "the consumer could not be created: "+err.Error())
 		return
 	}
-	p.phase = confirming
-	p.do(DoConfirm{Turn: p.turn})
+	p.phase = checking
+	p.do(DoInspect{Turn: p.turn, Checkpoint: p.fence.Checkpoint, Highest: p.fence.Highest})
 }
 
 // Confirmed answers DoConfirm. Another claim may have been made while the

@@ -44,8 +44,8 @@ const (
 	reportedRetry = 5 * time.Second        // a flush that only an operator can help
 )
 
-// phase is where a turn stands. The order matters: from inspecting on there is
-// a claim, from opening on the stream is the right one.
+// phase is where a turn stands. The order matters: from inspecting to owning
+// there is a claim, and what was asked of NATS so far counts.
 type phase int
 
 const (
@@ -53,6 +53,7 @@ const (
 	claiming                // DoClaim is outstanding
 	inspecting              // DoInspect is outstanding
 	opening                 // DoOpen is outstanding
+	checking                // DoInspect is outstanding, for the second time
 	confirming              // DoConfirm is outstanding
 	owning                  // reading, flushing, acknowledging
 	releasing               // DoRelease is outstanding
@@ -208,8 +209,9 @@ func (p *Partition) Connected(now time.Time, online bool) {
 func (p *Partition) Reconnected(now time.Time, facts StreamFacts) {
 	p.online = true
 	switch {
-	case p.phase < opening || p.phase > owning:
+	case !p.claimed():
 		p.Tick(now)
+	case p.lapsed(now):
 	case p.phase == owning && facts.Created == p.opt.Binding.Created && facts.First > p.fence.Checkpoint.Seq+1 && p.holds():
 		p.leave(now, DoubtReconnect, "the connection was lost and is back")
 	default:
@@ -224,11 +226,15 @@ func (p *Partition) StreamChecked(now time.Time, facts StreamFacts) {
 	if p.phase != owning || p.lapsed(now) {
 		return
 	}
-	switch known := max(p.last.Seq, p.idle.Seq); {
+	// The stream was asked after the check before this one was told. What came
+	// since then may be newer than its answer.
+	had := p.had
+	p.had = max(p.last.Seq, p.fence.Highest.Seq)
+	switch known := p.known(); {
 	case facts.Created != p.opt.Binding.Created:
 		p.doubt(now, DoubtWentBack, "the stream was created again")
-	case facts.Last.Seq < p.last.Seq || facts.Last.Seq < p.fence.Highest.Seq:
-		p.doubt(now, DoubtWentBack, fmt.Sprintf("the stream ends at %d, below %d", facts.Last.Seq, max(p.last.Seq, p.fence.Highest.Seq)))
+	case facts.Last.Seq < had:
+		p.doubt(now, DoubtWentBack, fmt.Sprintf("the stream ends at %d, below %d", facts.Last.Seq, had))
 	case facts.First > known+1:
 		p.leave(now, DoubtRetention, fmt.Sprintf("the stream begins at %d, but this partition has been read up to %d only", facts.First, known))
 	case facts.First > p.fence.Checkpoint.Seq+1 && p.holds():
@@ -247,6 +253,7 @@ func (p *Partition) Stop(now time.Time) {
 	}
 	p.stopping = true
 	switch {
+	case p.lapsed(now):
 	case p.phase == owning:
 		p.halt()
 		p.batch.Drain()
@@ -335,8 +342,15 @@ func (p *Partition) forget() {
 // stop drops a turn that only an operator can help, and says so.
 func (p *Partition) stop(now time.Time, why Doubt, err error) {
 	p.do(DoReport{Err: err})
-	p.do(DoRelease{Turn: p.turn, Claim: p.claim})
-	p.drop(now, why, err.Error(), lookAgain)
+	p.yield(now, why, err.Error(), lookAgain)
+}
+
+// yield drops a turn for a while in which another member may try.
+func (p *Partition) yield(now time.Time, why Doubt, detail string, wait time.Duration) {
+	if !p.stopping { // drop gives it back then
+		p.do(DoRelease{Turn: p.turn, Claim: p.claim})
+	}
+	p.drop(now, why, detail, wait)
 }
 
 // isCurrent reports whether the fence row is the one of our claim.

@@ -12,8 +12,10 @@ import (
 type reading struct {
 	allowance int64 // bytes of memory that this partition may use now
 
+	start        uint64             // the stream sequence at which the consumer begins
 	last         lobwriter.Position // the last message received
 	lastConsumer uint64             // its consumer sequence
+	had          uint64             // the highest message known when the stream was last checked
 	// received are the messages received above the checkpoint, ascending: the
 	// checkpoint may stand on these and no others.
 	received []lobwriter.Position
@@ -44,7 +46,12 @@ func (p *Partition) Allow(bytes int64) { p.allowance = bytes }
 // Bytes returns the memory that the partition uses: fragments, rows believed,
 // positions, and the text of a flush under way.
 func (p *Partition) Bytes() int64 {
-	return p.batch.Bytes() + p.rows.bytes + int64(cap(p.received))*positionBytes + p.flightBytes
+	return p.batch.Bytes() + p.orphanBytes + p.rows.bytes + int64(cap(p.received))*positionBytes + p.flightBytes
+}
+
+// known is the sequence up to which the partition has been read.
+func (p *Partition) known() uint64 {
+	return max(p.last.Seq, p.idle.Seq, max(p.start, 1)-1)
 }
 
 // positionBytes is the size of a lobwriter.Position.
@@ -83,8 +90,10 @@ func (p *Partition) Received(now time.Time, turn Turn, batch []Received) {
 	if turn != p.turn || p.phase != owning || p.lapsed(now) || len(batch) == 0 {
 		return
 	}
-	if p.stopping || p.leaving.why != "" {
-		return // what is not taken is read again by the next claim
+	// What is not taken is read again by the next claim. Between the loss of
+	// the connection and Reconnected the stream may be one without its tail.
+	if p.stopping || p.leaving.why != "" || !p.online {
+		return
 	}
 	for i := range batch {
 		if !p.receive(now, &batch[i]) {
@@ -103,8 +112,8 @@ func (p *Partition) receive(now time.Time, r *Received) bool {
 	case r.Consumer != p.lastConsumer+1:
 		p.doubt(now, DoubtOrder, fmt.Sprintf("consumer sequence %d after %d", r.Consumer, p.lastConsumer))
 		return false
-	case f.Seq <= p.last.Seq:
-		p.doubt(now, DoubtOrder, fmt.Sprintf("stream sequence %d after %d", f.Seq, p.last.Seq))
+	case f.Seq <= p.known():
+		p.doubt(now, DoubtOrder, fmt.Sprintf("stream sequence %d after %d", f.Seq, p.known()))
 		return false
 	case r.Deliveries != 1:
 		p.doubt(now, DoubtOrder, fmt.Sprintf("message %d was delivered %d times", f.Seq, r.Deliveries))
@@ -121,6 +130,7 @@ func (p *Partition) receive(now time.Time, r *Received) bool {
 	case r.Orphan:
 		p.batch.Passed(1)
 		p.orphans = append(p.orphans, *f)
+		p.orphanBytes += orphanSize(f)
 	case known && !row.Mark.Before(p.mark(f.Seq)):
 		p.batch.Passed(1) // stored already: it counts as received, no more
 	default:
@@ -165,7 +175,7 @@ func (p *Partition) Looked(now time.Time, turn Turn, l Look, err error) {
 	if p.lapsed(now) {
 		return
 	}
-	if err != nil {
+	if err != nil || !p.online {
 		p.advance(now)
 		return
 	}
