@@ -1,0 +1,22 @@
+// Package deploy holds what is needed to run lobsink. The program itself takes
+// from here the migrations that make its tables.
+package deploy
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed sqlite/*.sql all:postgres
+var files embed.FS
+
+// SQLite returns the migrations of the SQLite store.
+func SQLite() fs.FS { return sub("sqlite") }
+
+// PostgreSQL returns the migrations of the PostgreSQL store.
+func PostgreSQL() fs.FS { return sub("postgres") }
+
+func sub(folder string) fs.FS {
+	f, _ := fs.Sub(files, folder) // fails for an invalid name only
+	return f
+}

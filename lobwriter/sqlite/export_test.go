@@ -1,0 +1,4 @@
+package sqlite
+
+// URI is the name of a file for the driver.
+var URI = uri
