@@ -135,7 +135,7 @@ func (d *DeadLetters) publishPart(ctx context.Context, subject string, rest []by
 		return 0, err
 	}
 	if len(stored) == 0 || !bytes.HasPrefix(rest, stored) {
-		return 0, d.failed(fmt.Errorf("%s is there already with another payload, which another database of the same ID must have written; move it away: nats stream rmm %s", subject, DeadStream(d.stream)))
+		return 0, d.failed(fmt.Errorf("%s is there already with another payload, so another database of the same ID writes here; when you have looked at it: nats stream purge %s --subject %s", subject, DeadStream(d.stream), subject))
 	}
 	return len(stored), nil
 }
