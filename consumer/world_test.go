@@ -27,6 +27,7 @@ import (
 //	world_database_test.go  the network to the reference store
 //	world_faults_test.go    what goes wrong
 //	world_truth_test.go     what must hold at every step, and in the end
+//	world_sabotage_test.go  that all this notices a rule left out
 
 var (
 	seeds = flag.Int("seeds", 5000, "how many seeds TestWorld runs")
@@ -91,13 +92,13 @@ func failedOnce(t *testing.T) []uint64 {
 
 func runSeed(t *testing.T, seed uint64, sum *tally) {
 	t.Helper()
-	w := newWorld(seed, rules{})
+	w := newWorld(seed)
 	if err := w.run(); err == nil {
 		sum.add(w)
 		return
 	}
 	// Once more, the same, with a trace.
-	w = newWorld(seed, rules{})
+	w = newWorld(seed)
 	w.tracing = true
 	err := w.run()
 	t.Errorf("seed %d: %v\n%s", seed, err, w.tail(60))
@@ -107,7 +108,6 @@ func runSeed(t *testing.T, seed uint64, sum *tally) {
 type world struct {
 	seed    uint64
 	rng     *rand.Rand
-	rules   rules
 	profile profile
 
 	now   time.Duration
@@ -135,8 +135,8 @@ type violation string
 // start is when every world begins.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newWorld(seed uint64, r rules) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x10b51)), rules: r}
+func newWorld(seed uint64) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x10b51))}
 	w.profile = w.drawProfile()
 	w.stream = newSimStream(w)
 	w.letters = &simLetters{world: w, stored: map[letterID]string{}}
@@ -317,7 +317,3 @@ func (s *tally) add(w *world) {
 		s.counts[what] += n
 	}
 }
-
-// rules are rules of the Partition that a run breaks on purpose, to show that
-// the world notices.
-type rules struct{}
