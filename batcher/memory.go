@@ -3,26 +3,26 @@ package batcher
 // What Go's allocator uses beyond keys and data, in bytes on a 64-bit machine.
 // TestBytesMatchesHeap measures it.
 const (
-	// heldBytes: a held (120, allocated as 128), and what rounding up adds to
-	// the data of a small fragment.
-	heldBytes = 128 + 12
+	// heldBytes: a held (120, allocated as 128).
+	heldBytes = 128
 	// documentBytes: a document (80), its map entry (29 to 58, as full as the
 	// map is), and what rounding up adds to the key.
-	documentBytes = 80 + 48 + 8
+	documentBytes = 80 + 50 + 8
 	// takenBytes: a Fragment (88) in the group that Take handed out, and its
 	// part of the slice's rounding up.
 	takenBytes = 92
 )
 
-// memory returns what a fragment costs while it is held.
-func (h *held) memory() int64 { return int64(len(h.data)) + heldBytes }
+// memory returns what a fragment costs while it is held. The capacity of a
+// copied slice is what the allocator gave, up to a quarter more than its length.
+func (h *held) memory() int64 { return int64(cap(h.data)) + heldBytes }
 
 // overhead returns what a document costs beside its fragments.
 func (d *document) overhead() int64 { return int64(len(d.key)) + documentBytes }
 
 // Bytes returns about how much memory everything held takes, waiting or in
-// flight: data, the data of holes included, and the overhead of each fragment
-// and each key.
+// flight: data by its capacity, the data of holes included, and the overhead of
+// each fragment and each key.
 func (b *Batcher) Bytes() int64 { return b.bytes }
 
 // Full reports whether Bytes is above limit. The caller then calls Relieve.
