@@ -31,17 +31,17 @@ func (u Unit) Count(text []byte) int64 {
 // Cut packs pieces of text into chunks of at most limit bytes, cut at character
 // borders and without regard to the borders of the pieces. The pieces together
 // must be valid UTF-8 and limit at least utf8.UTFMax. No chunk is empty; no text
-// gives no chunk. The chunks share one new array of size bytes, the sum of the
-// pieces' lengths.
+// gives no chunk. The chunks share one new array of size bytes, which should be
+// the sum of the pieces' lengths; a wrong size costs a copy and no text.
 func Cut(pieces func(yield func([]byte) bool), size, limit int) [][]byte {
-	if size == 0 {
-		return nil
-	}
 	text := make([]byte, 0, size)
 	for p := range pieces {
 		text = append(text, p...)
 	}
-	chunks := make([][]byte, 0, (size+limit-1)/limit)
+	if len(text) == 0 {
+		return nil
+	}
+	chunks := make([][]byte, 0, (len(text)+limit-1)/limit)
 	for len(text) > limit {
 		n := Border(text, limit)
 		chunks = append(chunks, text[:n:n])
