@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lobsink/lobsink/internal/telemetry"
+)
+
+// Config is the configuration of lobsink. Its keys in the YAML file are the names
+// of settings; see there for what each one means.
+type Config struct {
+	// NATS is a list of URLs, separated by commas; "": the embedded server.
+	NATS      string
+	NATSCreds string
+	Store     string
+	Stream    string
+	Root      string
+	// Partitions is 0 until somebody says a number: an existing stream's
+	// then wins. See DefaultPartitions.
+	Partitions int
+
+	MaxAge           time.Duration
+	ChunkBytes       int64
+	Memory           int64
+	MaxFragmentBytes int64
+
+	Lease        time.Duration
+	Renew        time.Duration
+	FlushTimeout time.Duration
+	DrainTimeout time.Duration
+
+	// HTTP is the address of metrics and health; "": none.
+	HTTP    string
+	DataDir string
+	// OnGap is "stop" or "continue".
+	OnGap string
+
+	LogLevel  slog.Level
+	LogFormat telemetry.Format
+}
+
+// EmbeddedURL is where `lobsink run` serves NATS when no server is configured,
+// and where the other commands then look for it.
+const EmbeddedURL = "nats://127.0.0.1:4222"
+
+// maxChunkBytes is the largest chunk that every store takes in one call: Oracle's
+// RAW in PL/SQL ends there.
+const maxChunkBytes = 32767
+
+// messageOverhead is what a message may take besides its fragment: subject and
+// headers.
+const messageOverhead = 64 << 10
+
+// defaultConfig returns the defaults of all settings that have a fixed one. See
+// complete for the others.
+func defaultConfig() Config {
+	return Config{
+		Stream:           "FRAGMENTS",
+		Root:             "fragments",
+		MaxAge:           time.Second,
+		ChunkBytes:       maxChunkBytes,
+		Memory:           256 << 20,
+		MaxFragmentBytes: 8 << 20,
+		Lease:            10 * time.Second,
+		DrainTimeout:     30 * time.Second,
+		HTTP:             "127.0.0.1:7070",
+		DataDir:          "./lobsink-data",
+		OnGap:            "stop",
+		LogFormat:        telemetry.Auto,
+	}
+}
+
+// complete sets what follows from other settings and was not set itself.
+func (c *Config) complete() {
+	if c.Store == "" {
+		c.Store = "sqlite:" + filepath.Join(c.DataDir, "lobsink.db")
+	}
+	if c.Renew == 0 {
+		c.Renew = c.Lease * 3 / 10
+	}
+	if c.FlushTimeout == 0 {
+		c.FlushTimeout = c.Lease * 8 / 10
+	}
+	if c.HTTP == "off" {
+		c.HTTP = ""
+	}
+}
+
+// Embedded reports whether `lobsink run` serves NATS itself.
+func (c *Config) Embedded() bool { return c.NATS == "" }
+
+// NATSURL returns where NATS is, embedded or not.
+func (c *Config) NATSURL() string {
+	if c.Embedded() {
+		return EmbeddedURL
+	}
+	return c.NATS
+}
+
+// DefaultPartitions returns the partition count of a stream that is made without
+// a number: SQLite has one writer.
+func (c *Config) DefaultPartitions() int {
+	switch {
+	case c.Partitions > 0:
+		return c.Partitions
+	case strings.HasPrefix(c.Store, "sqlite:"):
+		return 1
+	}
+	return 8
+}
+
+// Validate returns every fault of the configuration, one sentence each, or nil.
+func (c *Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Stream == "" || strings.ContainsAny(c.Stream, ".*>/\\ \t\r\n") {
+		fault("stream is %q, which cannot be the name of a stream: write a name without blanks, dots, slashes, * and >", c.Stream)
+	}
+	if !isRoot(c.Root) {
+		fault("root is %q, which cannot be the beginning of a subject: write tokens without blanks, * and >, separated by single dots, such as fragments", c.Root)
+	}
+	if c.ChunkBytes < utf8.UTFMax || c.ChunkBytes > maxChunkBytes {
+		fault("chunk_bytes is %d: it must be %d to %d", c.ChunkBytes, utf8.UTFMax, maxChunkBytes)
+	}
+	if c.MaxFragmentBytes < 1 || c.MaxFragmentBytes > maxFragmentBytes {
+		fault("max_fragment_bytes is %d: it must be 1 to %d, the largest message of NATS", c.MaxFragmentBytes, int64(maxFragmentBytes))
+	} else if p := c.DefaultPartitions(); c.Memory < memoryNeeded(p, c.MaxFragmentBytes) {
+		fault("memory is %s, but %d partitions of fragments of up to %s need %s: raise memory, or lower max_fragment_bytes or partitions",
+			bytesText(c.Memory), p, bytesText(c.MaxFragmentBytes), bytesText(memoryNeeded(p, c.MaxFragmentBytes)))
+	}
+	faults = append(faults, c.leaseFaults()...)
+	if c.HTTP != "" && !isListenAddress(c.HTTP) {
+		fault("http is %q, which is no address to listen on: write HOST:PORT, such as 127.0.0.1:7070, or off", c.HTTP)
+	}
+	return errors.Join(faults...)
+}
+
+func (c *Config) leaseFaults() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Lease < time.Second {
+		fault("lease is %s: it must be at least 1s", c.Lease)
+		return faults // the others follow from it
+	}
+	if c.FlushTimeout >= c.Lease {
+		fault("flush_timeout is %s, but an attempt must end before the lease of %s does: lower flush_timeout or raise lease", c.FlushTimeout, c.Lease)
+	}
+	if c.FlushTimeout < 100*time.Millisecond {
+		fault("flush_timeout is %s: it must be at least 100ms", c.FlushTimeout)
+	}
+	if c.Renew > c.Lease/2 {
+		fault("renew is %s, but a lease of %s needs a second try before it ends: lower renew to %s or raise lease", c.Renew, c.Lease, c.Lease*3/10)
+	}
+	return faults
+}
+
+// maxFragmentBytes is the largest max_payload that a NATS server can have.
+const maxFragmentBytes = 64 << 20
+
+// memoryNeeded returns the smallest memory: half of it is shared out evenly, and
+// each partition's share must take its largest message.
+func memoryNeeded(partitions int, fragment int64) int64 {
+	return 2 * int64(partitions) * (fragment + messageOverhead)
+}
+
+func isRoot(root string) bool {
+	if strings.HasPrefix(root, "$") || strings.HasPrefix(root, "_INBOX") {
+		return false // these belong to NATS itself
+	}
+	for token := range strings.SplitSeq(root, ".") {
+		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {
+			return false
+		}
+	}
+	return true
+}
+
+func isListenAddress(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}

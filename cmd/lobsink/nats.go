@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// natsURL is a list of URLs of NATS servers, separated by commas.
+type natsURL string
+
+// Set implements pflag.Value. Its errors do not repeat the URL: it may have a
+// password.
+func (n *natsURL) Set(s string) error {
+	for one := range strings.SplitSeq(s, ",") {
+		one = strings.TrimSpace(one)
+		if !strings.Contains(one, "://") {
+			one = "nats://" + one
+		}
+		u, err := url.Parse(one)
+		if err != nil || u.Hostname() == "" {
+			return errors.New("this is no URL of a NATS server; write nats://HOST:PORT, several separated by commas")
+		}
+		switch u.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return fmt.Errorf("NATS servers have no %s:// URLs; write nats://HOST:PORT, tls://, ws:// or wss://", u.Scheme)
+		}
+	}
+	*n = natsURL(s)
+	return nil
+}
+
+func (n *natsURL) String() string { return redact(string(*n)) }
+
+// Type implements pflag.Value.
+func (n *natsURL) Type() string { return "URL" }
+
+// natsOptions are the options of every connection.
+func natsOptions(cfg *Config) []nats.Option {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	options := []nats.Option{nats.Name(fmt.Sprintf("lobsink/%s %s", version(), host))}
+	if cfg.NATSCreds != "" {
+		options = append(options, nats.UserCredentials(cfg.NATSCreds))
+	}
+	return options
+}
+
+// connectNATS returns a connection for a program that runs for long: it is there
+// at once, even while no server is, reconnects for ever, and logs what happens to
+// it.
+func connectNATS(cfg *Config, log *slog.Logger) (*nats.Conn, error) {
+	options := append(natsOptions(cfg), lastingOptions(log)...)
+	nc, err := nats.Connect(cfg.NATSURL(), options...)
+	if err != nil {
+		return nil, natsError(cfg, err)
+	}
+	return nc, nil
+}
+
+// lastingOptions make a connection reconnect for ever.
+func lastingOptions(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectJitter(500*time.Millisecond, time.Second),
+		// A server that is frozen, or cut off without a word, is noticed
+		// after two pings.
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if !nc.IsClosed() {
+				log.Warn("NATS connection lost", "err", err)
+			}
+		}),
+		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("NATS connected", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("NATS connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS cannot be reached, will try again", "err", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "err", err) }),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+			log.Info("NATS server is about to stop", "server", nc.ConnectedUrlRedacted())
+		}),
+	}
+}
+
+// dialTimeout is how long a command waits for one server.
+const dialTimeout = 3 * time.Second
+
+// dialNATS returns a connection for a command that does one thing. No server is
+// an error at once.
+func dialNATS(_ context.Context, cfg *Config) (*nats.Conn, error) {
+	nc, err := nats.Connect(cfg.NATSURL(), append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))...)
+	if err != nil {
+		return nil, natsError(cfg, err)
+	}
+	return nc, nil
+}
+
+// natsError says what to do about a connection that was not made.
+func natsError(cfg *Config, err error) error {
+	where := redact(cfg.NATSURL())
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return misconfigured("the credentials file for NATS cannot be read: %w; correct --nats-creds", err)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return misconfigured("NATS at %s refuses who we are: %w; correct the user and password in --nats, or --nats-creds", where, err)
+	case cfg.Embedded():
+		return withCode(exitUnavailable, fmt.Errorf("no NATS server at %s (%w): start `lobsink run`, which serves one there, or name another one with --nats", where, err))
+	}
+	return withCode(exitUnavailable, fmt.Errorf("no NATS server at %s (%w): start it, or correct --nats", where, err))
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/sqlite"
+)
+
+// The switch from a store URL to a store: one function for each thing that a
+// command does with a database.
+
+// lockStore makes this process the only one that runs on the database, where that
+// is how the database is shared; it waits for another one to end. A database that
+// many share is not locked.
+func lockStore(ctx context.Context, cfg *Config, log *slog.Logger) (release func() error, err error) {
+	u, err := cfg.storeURL()
+	if err != nil || u.path == "" {
+		return func() error { return nil }, err
+	}
+	return sqlite.Lock(ctx, u.path, func(holder string) {
+		log.Warn("another lobsink runs on this database, waiting for its end", "path", u.path, "holder", holder)
+	})
+}
+
+// openStore opens the store of an owner, which has called lockStore.
+func openStore(ctx context.Context, cfg *Config) (lobwriter.Store, error) {
+	u, err := cfg.storeURL()
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, sqlite.Options{Path: u.path, ChunkBytes: int(cfg.ChunkBytes), Exclusive: true})
+}
+
+// openReader opens a reader, which works while owners write.
+func openReader(ctx context.Context, cfg *Config) (lobwriter.Reader, error) {
+	u, err := cfg.storeURL()
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.OpenReader(ctx, sqlite.Options{Path: u.path})
+}
+
+// setupStore makes the tables, or brings them to this program's version. It
+// returns the versions before, 0 for none, and after.
+func setupStore(ctx context.Context, cfg *Config) (from, to int64, err error) {
+	u, err := cfg.storeURL()
+	if err != nil {
+		return 0, 0, err
+	}
+	return sqlite.Setup(ctx, sqlite.Options{Path: u.path})
+}
+
+// removeStore drops the tables, and with them all documents.
+func removeStore(ctx context.Context, cfg *Config) error {
+	u, err := cfg.storeURL()
+	if err != nil {
+		return err
+	}
+	return sqlite.Remove(ctx, sqlite.Options{Path: u.path})
+}
+
+func (c *Config) storeURL() (storeURL, error) {
+	u, err := parseStore(c.Store)
+	if err != nil {
+		return u, misconfigured("store: %w", err)
+	}
+	return u, nil
+}
