@@ -1,6 +1,8 @@
 package lobtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -146,4 +148,23 @@ func At(seq uint64) lobwriter.Position {
 		return lobwriter.Position{}
 	}
 	return lobwriter.Position{Seq: seq, Time: stream.Created + int64(seq)*int64(time.Second)}
+}
+
+// Deliver sends groups as the owner's next flush, as an owner does whose replies
+// get lost: a flush that turns out to be committed already is sent again under
+// the next number, so that its groups are answered.
+func (o *Owner) Deliver(ctx context.Context, groups ...lobwriter.Group) (lobwriter.Receipt, error) {
+	for {
+		f := o.NewFlush(groups...)
+		r, err := o.Store.Flush(ctx, f)
+		var fenced *lobwriter.FencedError
+		if errors.As(err, &fenced) && fenced.Stored.Epoch == f.Epoch && fenced.Stored.ClaimID == f.ClaimID && fenced.Stored.Flush == f.Number+1 {
+			o.Number = fenced.Stored.Flush
+			continue
+		}
+		if err == nil {
+			o.Settle(f, r)
+		}
+		return r, err
+	}
 }
