@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -107,9 +106,10 @@ func (p *Partition) mismatch(in Inspection) error {
 	if in.Created != p.opt.Binding.Created {
 		return differs("creation time", stamp(p.opt.Binding.Created), stamp(in.Created))
 	}
-	return errors.Join(
-		witness("the checkpoint", p.fence.Checkpoint, in.CheckpointTime),
-		witness("the highest ever stored", p.fence.Highest, in.HighestTime))
+	if err := witness("the checkpoint", p.fence.Checkpoint, in.CheckpointTime); err != nil {
+		return err
+	}
+	return witness("the highest ever stored", p.fence.Highest, in.HighestTime)
 }
 
 // suspect looks again after a while before it believes a mismatch: a lagging

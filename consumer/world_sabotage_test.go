@@ -63,7 +63,7 @@ var sabotages = []struct {
 		{"flush.go", "\tp.rows.put(w.group.Key, stored)\n\tthrough := uint64(0)\n", "\tstored = w.sent.After\n\tthrough := uint64(0)\n"},
 	}, `document|the checkpoint is|not settled`},
 	{"the highest stored message is a witness", []edit{
-		{"claim.go", "\t\twitness(\"the highest ever stored\", p.fence.Highest, in.HighestTime))", "\t\twitness(\"the highest ever stored\", lobwriter.Position{}, in.HighestTime))"},
+		{"claim.go", "witness(\"the highest ever stored\", p.fence.Highest, in.HighestTime)", "witness(\"the highest ever stored\", lobwriter.Position{}, in.HighestTime)"},
 		{"receive.go", " || l.Last.Seq < p.fence.Highest.Seq:", ":"},
 		{"partition.go", "p.had = max(p.last.Seq, p.fence.Highest.Seq)", "p.had = p.last.Seq"},
 	}, `document|not settled|the checkpoint is`},
