@@ -23,7 +23,7 @@ func (s *Store) exec(ctx context.Context, tx *sql.Tx, query string, args ...any)
 // Bind implements lobwriter.Store.
 func (s *Store) Bind(ctx context.Context, stream lobwriter.Stream) (lobwriter.Binding, error) {
 	var b lobwriter.Binding
-	err := s.write(ctx, "bind", func(tx *sql.Tx, _ queries) (err error) {
+	err := s.write(ctx, "bind", func(tx *sql.Tx) (err error) {
 		b, err = readBinding(ctx, tx, s.o.Prefix)
 		switch {
 		case err != nil:
@@ -57,7 +57,7 @@ func readBinding(ctx context.Context, db rows, prefix string) (b lobwriter.Bindi
 // Attend implements lobwriter.Store.
 func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) ([]lobwriter.Member, error) {
 	var live []lobwriter.Member
-	err := s.write(ctx, "attend", func(tx *sql.Tx, _ queries) error {
+	err := s.write(ctx, "attend", func(tx *sql.Tx) error {
 		now := s.o.Now()
 		if err := s.exec(ctx, tx, `insert or replace into lobsink_members (id, name, version, seen_until) values (?,?,?,?)`,
 			m.ID, m.Name, m.Version, now+int64(lease)); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Durat
 
 // Leave implements lobwriter.Store.
 func (s *Store) Leave(ctx context.Context, memberID string) error {
-	return s.write(ctx, "leave", func(tx *sql.Tx, _ queries) error {
+	return s.write(ctx, "leave", func(tx *sql.Tx) error {
 		return s.exec(ctx, tx, `delete from lobsink_members where id = ?`, memberID)
 	})
 }
@@ -97,7 +97,7 @@ func (s *Store) Leave(ctx context.Context, memberID string) error {
 // holds the only write lock.
 func (s *Store) Claim(ctx context.Context, r lobwriter.ClaimRequest) (lobwriter.Claim, error) {
 	c := lobwriter.Claim{Partition: r.Partition, MemberID: r.MemberID}
-	err := s.write(ctx, "claim", func(tx *sql.Tx, _ queries) error {
+	err := s.write(ctx, "claim", func(tx *sql.Tx) error {
 		b, err := readBinding(ctx, tx, s.o.Prefix)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (s *Store) Renew(ctx context.Context, c lobwriter.Claim, d time.Duration) (
 			s.renewed.Store(c.Partition, lease{claimID: c.Fence.ClaimID, until: s.o.Now() + int64(d)})
 		}
 	} else {
-		err = s.write(ctx, "renew", func(tx *sql.Tx, _ queries) error {
+		err = s.write(ctx, "renew", func(tx *sql.Tx) error {
 			if err := check(tx); err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ func (s *Store) Renew(ctx context.Context, c lobwriter.Claim, d time.Duration) (
 
 // Release implements lobwriter.Store.
 func (s *Store) Release(ctx context.Context, c lobwriter.Claim) error {
-	return s.write(ctx, "release", func(tx *sql.Tx, _ queries) error {
+	return s.write(ctx, "release", func(tx *sql.Tx) error {
 		return s.exec(ctx, tx, `
 			delete from lobsink_leases where partition = ? and member_id = ? and epoch = ? and claim_id = ?`,
 			c.Partition, c.MemberID, c.Fence.Epoch, c.Fence.ClaimID)
@@ -183,7 +183,7 @@ func (s *Store) Release(ctx context.Context, c lobwriter.Claim) error {
 
 // freeLeases ends what members left behind that cannot be running any more.
 func (s *Store) freeLeases(ctx context.Context) error {
-	return s.write(ctx, "free leases", func(tx *sql.Tx, _ queries) error {
+	return s.write(ctx, "free leases", func(tx *sql.Tx) error {
 		return errors.Join(
 			s.exec(ctx, tx, `delete from lobsink_leases`),
 			s.exec(ctx, tx, `delete from lobsink_members`))

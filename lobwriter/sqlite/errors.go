@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,33 +54,34 @@ const (
 func classify(op string, err error) error {
 	var fenced *lobwriter.FencedError
 	var known *lobwriter.Error
-	if err == nil || errors.As(err, &fenced) || errors.As(err, &known) {
+	if err == nil || errors.Is(err, lobwriter.ErrNotFound) || errors.As(err, &fenced) || errors.As(err, &known) {
 		return err
 	}
 	e := &lobwriter.Error{Op: op, Err: err}
 	var sqlite *driver.Error
 	switch {
 	case errors.As(err, &sqlite):
-		describe(e, sqlite)
+		describe(e, sqlite.Code())
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Kind, e.Hint = lobwriter.Space, codes[sqlite3.SQLITE_FULL].hint
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EROFS),
-		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EROFS):
 		e.Kind, e.Hint = lobwriter.Fatal, hintAccess
+	case errors.Is(err, syscall.ENOTDIR):
+		e.Kind, e.Hint = lobwriter.Fatal, "name a file in a folder"
 	}
 	return e
 }
 
-func describe(e *lobwriter.Error, err *driver.Error) {
-	primary := err.Code() & 0xff
-	e.Code = fmt.Sprintf("SQLITE_%d", err.Code())
+func describe(e *lobwriter.Error, code int) {
+	primary := code & 0xff
+	e.Code = fmt.Sprintf("SQLITE_%d", code)
 	if c, ok := codes[primary]; ok {
 		e.Kind, e.Code, e.Hint = c.kind, c.name, c.hint
 	}
 	// SQLITE_ERROR is everything else; only the text tells a statement that
 	// does not fit the tables.
-	if primary == sqlite3.SQLITE_ERROR &&
-		(strings.Contains(err.Error(), "no such ") || strings.Contains(err.Error(), "has no column")) {
+	text := e.Err.Error()
+	if primary == sqlite3.SQLITE_ERROR && (strings.Contains(text, "no such ") || strings.Contains(text, "has no column")) {
 		e.Kind, e.Hint = lobwriter.Fatal, hintSchema
 	}
 }
@@ -91,6 +93,15 @@ func unknown(op string, err error) error {
 	var e *lobwriter.Error
 	if errors.As(err, &e) && e.Kind != lobwriter.Space {
 		e.Kind = lobwriter.Transient
+	}
+	return err
+}
+
+// late names the end of the context as the reason where it is: what fails then
+// may only say that its transaction is over.
+func late(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("%w: %w", ended, err)
 	}
 	return err
 }

@@ -3,15 +3,15 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite"
 
 	"github.com/lobsink/lobsink/deploy"
 	"github.com/lobsink/lobsink/internal/schema"
@@ -21,19 +21,11 @@ import (
 // maxReaders is the most connections that read at the same time.
 const maxReaders = 4
 
-// file is a database file by its name.
+// file is an open database file: one connection that writes and some that read,
+// which in WAL mode do not wait for each other.
 type file struct {
-	o     Options
-	write bool
-
-	mu   sync.Mutex
-	open *handle
-}
-
-// handle is an open database file: one connection that writes and some that
-// read, which in WAL mode do not wait for each other.
-type handle struct {
 	path    string
+	prefix  string
 	info    os.FileInfo
 	readers *sql.DB
 	writer  *sql.DB // nil for a Reader
@@ -43,7 +35,7 @@ type handle struct {
 // uri is the name of a file for the driver. The _pragma values are applied
 // first, then the others: page_size is ignored once the file is in WAL mode.
 func uri(path string, settings ...string) string {
-	slashed := filepath.ToSlash(path)
+	slashed := filepath.ToSlash(filepath.Clean(path))
 	if filepath.VolumeName(path) != "" {
 		slashed = "/" + slashed // C:/x is file:///C:/x
 	}
@@ -63,16 +55,37 @@ func uri(path string, settings ...string) string {
 // at once, since a transaction that reads first cannot wait for it later.
 // Commits are on the disk when they return.
 func openWriter(path, mode string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", uri(path, "mode="+mode, "_txlock=immediate", "_synchronous=FULL",
+	c, err := sqlite.NewConnector(uri(path, "mode="+mode, "_txlock=immediate", "_synchronous=FULL",
 		// 8 KiB pages: a chunk fits into a few, and none is much too large.
 		"_pragma=page_size(8192)", "_journal_mode=WAL",
+		// Room for the pages of one flush, in KiB, and for undoing one group of it.
+		"_pragma=cache_size(-16384)", "_pragma=temp_store(MEMORY)",
 		// A WAL that grew behind a slow reader is cut down again, in bytes.
 		"_pragma=journal_size_limit(67108864)"))
 	if err != nil {
 		return nil, err
 	}
+	db := sql.OpenDB(keepWAL{c})
 	db.SetMaxOpenConns(1)
 	return db, nil
+}
+
+// keepWAL opens connections that empty the write-ahead log when they end, but
+// leave the file. SQLite would remove it by its name, which may be that of
+// another database by then, and readers without the right to make it could not
+// read.
+type keepWAL struct{ driver.Connector }
+
+func (c keepWAL) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(sqlite.FileControl).FileControlPersistWAL("main", 1); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // openReaders opens connections that cannot write and never create the file.
@@ -86,86 +99,76 @@ func openReaders(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openFile opens an existing file with tables of this program's version.
+// openFile opens an existing file with tables of this program's version. They are
+// checked before anything can write, so that the file of another program stays as
+// it is.
 func openFile(ctx context.Context, o Options, write bool) (*file, error) {
-	h, err := openHandle(ctx, o, write)
-	if err != nil {
+	f := &file{path: o.Path, prefix: o.Prefix}
+	if err := f.open(ctx, write); err != nil {
+		f.close()
 		return nil, classify("open "+o.Path, err)
 	}
-	return &file{o: o, write: write, open: h}, nil
+	return f, nil
 }
 
-// current returns the file that has the name now. If it was replaced, by a backup
-// say, that is another one than before; its fence tells how far it is.
-func (f *file) current(ctx context.Context) (*handle, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.open.replaced() == nil {
-		return f.open, nil
-	}
-	if _, err := os.Stat(f.o.Path); err != nil {
-		return nil, err // it may come back
-	}
-	h, err := openHandle(ctx, f.o, f.write)
-	if err != nil {
-		return nil, err
-	}
-	f.open.close() // for what is under way, when it ends
-	f.open = h
-	return h, nil
-}
-
-func (f *file) close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open.close()
-}
-
-// openHandle checks the tables before anything can write, so that the file of
-// another program stays as it is.
-func openHandle(ctx context.Context, o Options, write bool) (_ *handle, err error) {
-	setup := "lobsink setup --store sqlite:" + o.Path
-	h := &handle{path: o.Path}
-	if h.info, err = os.Stat(o.Path); err != nil {
+func (f *file) open(ctx context.Context, write bool) (err error) {
+	setup := "lobsink setup --store sqlite:" + f.path
+	if f.info, err = stat(f.path); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = &lobwriter.Error{Kind: lobwriter.Fatal, Op: "open the database", Hint: "run: " + setup, Err: err}
 		}
-		return nil, err
+		return err
 	}
-	defer func() {
-		if err != nil {
-			h.close()
-		}
-	}()
-	if h.readers, err = openReaders(o.Path); err != nil {
-		return nil, err
+	if f.readers, err = openReaders(f.path); err != nil {
+		return err
 	}
-	if err = schema.Check(ctx, h.readers, schema.SQLite, deploy.SQLite(), o.Prefix, setup); err != nil {
-		return nil, err
+	if err := schema.Check(ctx, f.readers, schema.SQLite, deploy.SQLite(), f.prefix, setup); err != nil {
+		return err
 	}
-	if write {
-		if h.writer, err = openWriter(o.Path, "rw"); err != nil {
-			return nil, err
-		}
-		if h.q, err = prepare(ctx, h.writer, o.Prefix); err != nil {
-			return nil, err
-		}
+	if !write {
+		return f.check()
 	}
-	return h, h.replaced()
+	if f.writer, err = openWriter(f.path, "rw"); err != nil {
+		return err
+	}
+	if f.q, err = prepare(ctx, f.writer, f.prefix); err != nil {
+		return err
+	}
+	// SQLite opens what it may not write without a word.
+	tx, err := f.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tx.Rollback(), f.check())
 }
 
-// replaced returns an error if another file, or none, has the name now. What is
-// committed to this one then is lost with the process.
-func (h *handle) replaced() error {
-	now, err := os.Stat(h.path)
-	if err == nil && !os.SameFile(h.info, now) {
-		err = fmt.Errorf("%s was replaced by another file", h.path)
+// stat is os.Stat for what can be a database.
+func stat(path string) (os.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, &lobwriter.Error{Kind: lobwriter.Fatal, Op: "open the database",
+			Err: fmt.Errorf("%s is no file", path), Hint: "name another one"}
+	}
+	return info, err
+}
+
+// check returns an error if the file that is open has lost its name. What is
+// committed to it then is not in the database that people see, and ends with this
+// process. A name that is gone may come back; a new owner of it will not go.
+func (f *file) check() error {
+	now, err := os.Stat(f.path)
+	if err == nil && !os.SameFile(f.info, now) {
+		return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "look at the database",
+			Err:  fmt.Errorf("another file has taken the place of %s", f.path),
+			Hint: "start lobsink again; stop it before the next time that a backup is put back"}
 	}
 	return err
 }
 
-func (h *handle) close() (err error) {
-	for _, db := range []*sql.DB{h.writer, h.readers} {
+// close closes the writer last: only then is the whole write-ahead log merged into
+// the file.
+func (f *file) close() (err error) {
+	for _, db := range []*sql.DB{f.readers, f.writer} {
 		if db != nil {
 			err = errors.Join(err, db.Close())
 		}

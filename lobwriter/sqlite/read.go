@@ -18,6 +18,7 @@ var _ lobwriter.Reader = (*Reader)(nil)
 
 // OpenReader opens a reader of an existing file with tables of exactly this
 // program's version. Anything else is a Fatal error that says what to do.
+// The file is opened read-only.
 func OpenReader(ctx context.Context, o Options) (*Reader, error) {
 	f, err := openFile(ctx, o.withDefaults(), false)
 	if err != nil {
@@ -31,16 +32,18 @@ func (r *Reader) Close() error { return r.file.close() }
 
 // read runs do in a transaction that sees one snapshot and waits for nobody.
 func (f *file) read(ctx context.Context, op string, do func(*sql.Tx) error) error {
-	h, err := f.current(ctx)
-	if err != nil {
+	if err := f.check(); err != nil {
 		return classify(op, err)
 	}
-	tx, err := h.readers.BeginTx(ctx, nil)
+	tx, err := f.readers.BeginTx(ctx, nil)
 	if err != nil {
-		return classify(op, err)
+		return classify(op, late(ctx, err))
 	}
 	defer tx.Rollback()
-	return classify(op, do(tx))
+	if err := do(tx); err != nil {
+		return classify(op, late(ctx, err))
+	}
+	return nil
 }
 
 // Fence implements lobwriter.Reader.
@@ -50,7 +53,7 @@ func (r *Reader) Fence(ctx context.Context, partition int) (lobwriter.Fence, err
 
 func (f *file) fence(ctx context.Context, partition int) (fence lobwriter.Fence, err error) {
 	err = f.read(ctx, "read the fence", func(tx *sql.Tx) (err error) {
-		fence, err = readFence(ctx, tx, f.o.Prefix, partition)
+		fence, err = readFence(ctx, tx, f.prefix, partition)
 		return err
 	})
 	return fence, err
@@ -59,7 +62,7 @@ func (f *file) fence(ctx context.Context, partition int) (fence lobwriter.Fence,
 // Binding implements lobwriter.Reader.
 func (r *Reader) Binding(ctx context.Context) (b lobwriter.Binding, err error) {
 	err = r.file.read(ctx, "read the binding", func(tx *sql.Tx) (err error) {
-		b, err = readBinding(ctx, tx, r.file.o.Prefix)
+		b, err = readBinding(ctx, tx, r.file.prefix)
 		return err
 	})
 	if err == nil && b.Life == 0 {
@@ -106,7 +109,7 @@ func (r *Reader) Document(ctx context.Context, key string) (d lobwriter.Document
 }
 
 func (r *Reader) find(ctx context.Context, tx *sql.Tx, key string) (int64, lobwriter.Document, error) {
-	id, d, err := scanDocument(tx.QueryRowContext(ctx, withPrefix(documentQuery+`where doc_key = ?`, r.file.o.Prefix), key).Scan)
+	id, d, err := scanDocument(tx.QueryRowContext(ctx, withPrefix(documentQuery+`where doc_key = ?`, r.file.prefix), key).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, lobwriter.Document{}, lobwriter.ErrNotFound
 	}
@@ -120,7 +123,7 @@ func (r *Reader) Documents(ctx context.Context, q lobwriter.Query) ([]lobwriter.
 		// One range of the index: 0xFF is above every byte of UTF-8.
 		result, err := tx.QueryContext(ctx, withPrefix(documentQuery+`
 			where doc_key >= ? and doc_key < ? and doc_key <> ? and (? = 0 or state = ?)
-			order by doc_key limit ?`, r.file.o.Prefix),
+			order by doc_key limit ?`, r.file.prefix),
 			max(q.After, q.Prefix), q.Prefix+"\xff", q.After, q.State, q.State, q.Limit)
 		if err != nil {
 			return err
@@ -153,7 +156,7 @@ func (r *Reader) Read(ctx context.Context, key string, chunk func(piece []byte) 
 		}
 		d = found
 		result, err := tx.QueryContext(ctx, withPrefix(`
-			select body from lobsink_chunks where document = ? and generation = ? order by n`, r.file.o.Prefix), id, d.Generation)
+			select body from lobsink_chunks where document = ? and generation = ? order by n`, r.file.prefix), id, d.Generation)
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,9 @@ func Setup(ctx context.Context, o Options) (from, to int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o750); err != nil {
 		return 0, 0, classify("set up "+o.Path, err)
 	}
+	if _, err := stat(o.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, 0, classify("set up "+o.Path, err)
+	}
 	err = withWriter(o.Path, "rwc", func(db *sql.DB) (err error) {
 		from, to, err = schema.Apply(ctx, db, schema.SQLite, deploy.SQLite(), o.Prefix)
 		return err

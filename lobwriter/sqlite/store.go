@@ -93,20 +93,28 @@ func (s *Store) Limits() lobwriter.Limits {
 func (s *Store) Close() error { return s.file.close() }
 
 // Flush implements lobwriter.Store.
-func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Receipt, error) {
-	var receipt lobwriter.Receipt
-	err := s.write(ctx, "flush", func(tx *sql.Tx, q queries) (err error) {
-		receipt, err = s.flush(ctx, tx, q.in(ctx, tx), f)
-		return err
-	})
+func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (receipt lobwriter.Receipt, err error) {
+	try := func(apart bool) error {
+		return s.write(ctx, "flush", func(tx *sql.Tx) (err error) {
+			receipt, err = s.flush(ctx, tx, f, apart)
+			return err
+		})
+	}
+	err = try(false)
+	if lobwriter.KindOf(err) == lobwriter.Invalid {
+		// The database refused the content of a group, and all of the flush is
+		// undone. Once more, at the price of a savepoint for each group.
+		err = try(true)
+	}
 	if err != nil {
 		return lobwriter.Receipt{}, err
 	}
 	return receipt, nil
 }
 
-// flush is the whole of a flush, within its transaction.
-func (s *Store) flush(ctx context.Context, tx *sql.Tx, q queries, f *lobwriter.Flush) (receipt lobwriter.Receipt, err error) {
+// flush is the whole of a flush, within its transaction. With apart, a group that
+// the database refuses does not end it.
+func (s *Store) flush(ctx context.Context, tx *sql.Tx, f *lobwriter.Flush, apart bool) (receipt lobwriter.Receipt, err error) {
 	fence, err := s.fence(ctx, tx, f.Partition)
 	if err != nil {
 		return receipt, err
@@ -117,9 +125,10 @@ func (s *Store) flush(ctx context.Context, tx *sql.Tx, q queries, f *lobwriter.F
 	}
 
 	receipt.Answers = make([]lobwriter.Answer, len(f.Groups))
+	q := s.file.q.in(ctx, tx)
 	stored := true
 	for i := range f.Groups {
-		a, err := s.flushGroup(ctx, q, f, &f.Groups[i])
+		a, err := s.flushGroup(ctx, q, f, &f.Groups[i], apart)
 		if err != nil {
 			return receipt, err
 		}
@@ -140,7 +149,7 @@ func (s *Store) flush(ctx context.Context, tx *sql.Tx, q queries, f *lobwriter.F
 
 // flushGroup decides the answer of one group, in the order of the statuses, and
 // appends the group if that is the answer.
-func (s *Store) flushGroup(ctx context.Context, q queries, f *lobwriter.Flush, g *lobwriter.Group) (lobwriter.Answer, error) {
+func (s *Store) flushGroup(ctx context.Context, q queries, f *lobwriter.Flush, g *lobwriter.Group, apart bool) (lobwriter.Answer, error) {
 	id, row, err := storedRow(q.row.QueryRowContext(ctx, g.Key))
 	if err != nil {
 		return lobwriter.Answer{}, err
@@ -154,33 +163,42 @@ func (s *Store) flushGroup(ctx context.Context, q queries, f *lobwriter.Flush, g
 	case row.State.Closed() && g.Carries():
 		return lobwriter.Answer{Status: lobwriter.Closed, Row: row}, nil
 	}
-	rejected := func(code, text string) (lobwriter.Answer, error) {
+	if code, text := refusal(g.Chunks); code != "" {
 		return lobwriter.Answer{Status: lobwriter.Rejected, Row: row, Code: code, Text: text}, nil
 	}
-	if code, text := refusal(g.Chunks); code != "" {
-		return rejected(code, text)
+	add := s.append
+	if apart {
+		add = s.appendApart
 	}
+	switch err := add(ctx, q, f.Partition, id, g); {
+	case err == nil:
+		return lobwriter.Answer{Status: lobwriter.Appended}, nil
+	case apart && lobwriter.KindOf(err) == lobwriter.Invalid:
+		return lobwriter.Answer{Status: lobwriter.Rejected, Row: row, Code: lobwriter.CodeOf(err), Text: err.Error()}, nil
+	default:
+		return lobwriter.Answer{}, err
+	}
+}
 
-	// What the database itself refuses takes nothing with it but this group.
+// appendApart is append, but of a group that the database refuses nothing is kept.
+// The error then is Invalid.
+func (s *Store) appendApart(ctx context.Context, q queries, partition int, id int64, g *lobwriter.Group) error {
 	if _, err := q.savepoint.ExecContext(ctx); err != nil {
-		return lobwriter.Answer{}, err
+		return err
 	}
-	err = classify("append", s.append(ctx, q, f.Partition, id, g))
-	if err != nil && lobwriter.KindOf(err) != lobwriter.Invalid {
-		return lobwriter.Answer{}, err
-	}
-	if err != nil {
+	refused := classify("append", s.append(ctx, q, partition, id, g))
+	if refused != nil {
+		if lobwriter.KindOf(refused) != lobwriter.Invalid {
+			return refused
+		}
 		if _, err := q.rollback.ExecContext(ctx); err != nil {
-			return lobwriter.Answer{}, err
+			return err
 		}
 	}
 	if _, err := q.release.ExecContext(ctx); err != nil {
-		return lobwriter.Answer{}, err
+		return err
 	}
-	if err != nil {
-		return rejected(lobwriter.CodeOf(err), err.Error())
-	}
-	return lobwriter.Answer{Status: lobwriter.Appended}, nil
+	return refused
 }
 
 // append writes the row after the group, and its chunks after the stored ones.
@@ -231,24 +249,20 @@ func refusal(chunks [][]byte) (code, text string) {
 // file from its first statement on. If write returns nil, the transaction is
 // durable. After an error of do itself nothing was written; after any other the
 // outcome is unknown.
-func (s *Store) write(ctx context.Context, op string, do func(*sql.Tx, queries) error) error {
-	h, err := s.file.current(ctx)
-	if err != nil {
+func (s *Store) write(ctx context.Context, op string, do func(*sql.Tx) error) error {
+	if err := s.file.check(); err != nil {
 		return classify(op, err)
 	}
-	tx, err := h.writer.BeginTx(ctx, nil)
+	tx, err := s.file.writer.BeginTx(ctx, nil)
 	if err != nil {
-		return classify(op, err)
+		return classify(op, late(ctx, err))
 	}
 	defer tx.Rollback() // does nothing after the commit
-	if err := do(tx, h.q); err != nil {
-		return classify(op, err)
+	if err := do(tx); err != nil {
+		return classify(op, late(ctx, err))
 	}
 	if err := tx.Commit(); err != nil {
-		return unknown(op, err)
+		return unknown(op, late(ctx, err))
 	}
-	if err := h.replaced(); err != nil {
-		return unknown(op, err)
-	}
-	return nil
+	return classify(op, s.file.check())
 }
