@@ -40,8 +40,6 @@ type Config struct {
 	// HTTP is the address of metrics and health; "": none.
 	HTTP    string
 	DataDir string
-	// OnGap is "stop" or "continue".
-	OnGap string
 
 	LogLevel  slog.Level
 	LogFormat telemetry.Format
@@ -73,7 +71,6 @@ func defaultConfig() Config {
 		DrainTimeout:     30 * time.Second,
 		HTTP:             "127.0.0.1:7070",
 		DataDir:          "./lobsink-data",
-		OnGap:            "stop",
 		LogFormat:        telemetry.Auto,
 	}
 }
@@ -97,6 +94,17 @@ func (c *Config) complete() {
 // Embedded reports whether `lobsink run` serves NATS itself.
 func (c *Config) Embedded() bool { return c.NATS == "" }
 
+// sqlite reports whether the store is a SQLite file.
+func (c *Config) sqlite() bool { return strings.HasPrefix(c.Store, "sqlite:") }
+
+// driver is the name of the store in metrics.
+func (c *Config) driver() string {
+	if c.sqlite() {
+		return "sqlite"
+	}
+	return "postgres"
+}
+
 // NATSURL returns where NATS is, embedded or not.
 func (c *Config) NATSURL() string {
 	if c.Embedded() {
@@ -111,7 +119,7 @@ func (c *Config) DefaultPartitions() int {
 	switch {
 	case c.Partitions > 0:
 		return c.Partitions
-	case strings.HasPrefix(c.Store, "sqlite:"):
+	case c.sqlite():
 		return 1
 	}
 	return 8

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -70,7 +71,7 @@ func exitCode(err error) int {
 	}
 	for _, absent := range []error{
 		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
-		jetstream.ErrNoStreamResponse,
+		jetstream.ErrNoStreamResponse, context.DeadlineExceeded,
 	} {
 		if errors.Is(err, absent) {
 			return exitUnavailable

@@ -3,12 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"maps"
+	"slices"
+	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
 	"github.com/spf13/pflag"
 )
 
@@ -70,12 +68,17 @@ func (f *settingFlags) add(set *pflag.FlagSet, keys ...string) {
 func (a *app) load() (*Config, error) {
 	c := defaultConfig()
 	var faults []error
+	origins := map[string]string{}
 	path := a.flags.config
 	if path == "" {
 		path = a.env["LOBSINK_CONFIG"]
 	}
 	if path != "" {
-		faults = append(faults, loadFile(&c, path)...)
+		keys, fileFaults := loadFile(&c, path)
+		faults = append(faults, fileFaults...)
+		for _, key := range keys {
+			origins[key] = path
+		}
 	}
 	for i := range settings {
 		s := &settings[i]
@@ -83,94 +86,34 @@ func (a *app) load() (*Config, error) {
 			if err := s.value(&c).Set(text); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", s.variable(), err))
 			}
+			origins[s.key] = s.variable()
 		}
 		if f := a.flags.given[s.key]; f != nil && f.set {
 			if err := s.value(&c).Set(f.text); err != nil {
 				faults = append(faults, fmt.Errorf("--%s: %w", s.flag(), err))
 			}
-		}
-	}
-	if len(faults) == 0 {
-		c.complete()
-		if err := c.Validate(); err != nil {
-			faults = append(faults, err)
+			origins[s.key] = "--" + s.flag()
 		}
 	}
 	if len(faults) > 0 {
 		return nil, misconfigured("configuration: %w", errors.Join(faults...))
 	}
+	c.complete()
+	if err := c.Validate(); err != nil {
+		return nil, misconfigured("configuration: %w%s", err, originText(origins))
+	}
 	return &c, nil
 }
 
-// loadFile sets what a YAML file has. Each fault has the position in the file, the
-// line and a caret.
-func loadFile(c *Config, path string) (faults []error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return []error{err}
+// originText says where the settings come from that are not defaults: a fault
+// between two of them may be of two layers.
+func originText(origins map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(origins)) {
+		parts = append(parts, key+" by "+origins[key])
 	}
-	for _, err := range loadYAML(c, content) {
-		faults = append(faults, fmt.Errorf("%s: %w", path, err))
+	if parts == nil {
+		return ""
 	}
-	return faults
-}
-
-func loadYAML(c *Config, content []byte) (faults []error) {
-	file, err := parser.ParseBytes(content, 0)
-	if err != nil {
-		return []error{err}
-	}
-	for i, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
-		}
-		if i > 0 {
-			return append(faults, faultAt(doc.Body.GetToken(), "there is a second document; lobsink reads one"))
-		}
-		entries, ok := doc.Body.(ast.MapNode)
-		if !ok {
-			return append(faults, faultAt(doc.Body.GetToken(), "this is not a list of keys and values; write lines such as max_age: 1s"))
-		}
-		for e := entries.MapRange(); e.Next(); {
-			if err := loadEntry(c, e.Key(), e.Value()); err != nil {
-				faults = append(faults, err)
-			}
-		}
-	}
-	return faults
-}
-
-func loadEntry(c *Config, key ast.MapKeyNode, value ast.Node) error {
-	name := key.GetToken().Value
-	s := findSetting(name)
-	if s == nil {
-		known := make([]string, len(settings))
-		for i := range settings {
-			known[i] = settings[i].key
-		}
-		message := fmt.Sprintf("unknown key %q", name)
-		if near := nearest(name, known); near != "" {
-			message += fmt.Sprintf("; did you mean %s?", near)
-		}
-		return faultAt(key.GetToken(), message)
-	}
-	scalar, ok := value.(ast.ScalarNode)
-	if !ok {
-		return faultAt(value.GetToken(), fmt.Sprintf("%s takes one value, no list, map or reference", name))
-	}
-	if _, null := value.(*ast.NullNode); null {
-		return faultAt(key.GetToken(), fmt.Sprintf("%s has no value; give it one or leave the line out", name))
-	}
-	text := scalar.GetToken().Value
-	if block, ok := value.(*ast.LiteralNode); ok {
-		text = block.Value.Value
-	}
-	if err := s.value(c).Set(text); err != nil {
-		return faultAt(value.GetToken(), fmt.Sprintf("%s: %v", name, err))
-	}
-	return nil
-}
-
-func faultAt(t *token.Token, message string) error {
-	return &yaml.SyntaxError{Message: message, Token: t}
+	return "\n(set here: " + strings.Join(parts, ", ") + ")"
 }

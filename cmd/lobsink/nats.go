@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // natsURL is a list of URLs of NATS servers, separated by commas.
@@ -81,11 +81,11 @@ func lastingOptions(log *slog.Logger) []nats.Option {
 		nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if !nc.IsClosed() {
-				log.Warn("NATS connection lost", "err", err)
+				log.Debug("NATS connection lost", "err", err) // the consumer warns
 			}
 		}),
 		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("NATS connected", "server", nc.ConnectedUrlRedacted()) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("NATS connected again", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Debug("NATS connected again", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS cannot be reached, will try again", "err", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "err", err) }),
 		nats.LameDuckModeHandler(func(nc *nats.Conn) {
@@ -99,7 +99,7 @@ const dialTimeout = 3 * time.Second
 
 // dialNATS returns a connection for a command that does one thing. No server is
 // an error at once.
-func dialNATS(_ context.Context, cfg *Config) (*nats.Conn, error) {
+func dialNATS(cfg *Config) (*nats.Conn, error) {
 	nc, err := nats.Connect(cfg.NATSURL(), append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))...)
 	if err != nil {
 		return nil, natsError(cfg, err)
@@ -119,4 +119,17 @@ func natsError(cfg *Config, err error) error {
 		return withCode(exitUnavailable, fmt.Errorf("no NATS server at %s (%w): start `lobsink run`, which serves one there, or name another one with --nats", where, err))
 	}
 	return withCode(exitUnavailable, fmt.Errorf("no NATS server at %s (%w): start it, or correct --nats", where, err))
+}
+
+// jetStreamError says what to do about an answer of JetStream, or none.
+func jetStreamError(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return withCode(exitUnavailable, fmt.Errorf("the NATS server answers, but no JetStream does: start it with -js, or wait until its cluster has a leader (%w)", err))
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return misconfigured("the NATS server has no JetStream for us: start it with -js, and enable it for the account (%w)", err)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return withCode(exitConfig, err)
+	}
+	return err
 }

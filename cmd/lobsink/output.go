@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -32,23 +34,63 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// items is a list in JSON: an object, so that it can get more fields.
-type items[T any] struct {
-	Items []T `json:"items"`
+// jsonList prints a list in JSON, {"items":[...]}, while it becomes known: one
+// item per line. A list that is cut short by an error is no JSON.
+type jsonList struct {
+	w       io.Writer
+	printed int
 }
 
-// listOf returns a list that is [] in JSON when it is empty.
-func listOf[T any](list []T) items[T] {
-	if list == nil {
-		list = []T{}
+func (l *jsonList) add(v any) error {
+	item, err := compactJSON(v)
+	if err != nil {
+		return err
 	}
-	return items[T]{list}
+	before := ",\n  "
+	if l.printed++; l.printed == 1 {
+		before = "{\"items\": [\n  "
+	}
+	_, err = l.w.Write(append([]byte(before), item...))
+	return err
+}
+
+// end ends the list. The object gets the fields too.
+func (l *jsonList) end(fields ...field) error {
+	after := "\n]"
+	if l.printed == 0 {
+		after = "{\"items\": []"
+	}
+	for _, f := range fields {
+		after += fmt.Sprintf(", %q: %s", f.name, f.value)
+	}
+	_, err := io.WriteString(l.w, after+"}\n")
+	return err
+}
+
+func compactJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// field is a name and a value as text.
+type field struct{ name, value string }
+
+// printFields prints one field per line.
+func (a *app) printFields(fields []field) error {
+	for _, f := range fields {
+		if _, err := fmt.Fprintf(a.stdout, "%-15s %s\n", f.name, f.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newTable returns a table without frames, so that it can be cut and sorted.
-func (a *app) newTable(heads ...string) table.Writer {
+func newTable(heads ...string) table.Writer {
 	t := table.NewWriter()
-	t.SetOutputMirror(a.stdout)
 	style := table.StyleDefault
 	style.Name = "plain"
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -61,6 +103,12 @@ func (a *app) newTable(heads ...string) table.Writer {
 	}
 	t.AppendHeader(row)
 	return t
+}
+
+// printTable prints a table.
+func (a *app) printTable(t table.Writer) error {
+	_, err := fmt.Fprintln(a.stdout, t.Render())
+	return err
 }
 
 // printable returns text as a terminal may show it: quoted, if it has control
@@ -85,4 +133,19 @@ func known[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// orDash returns a value as text, and - for one that is not known.
+func orDash[T any](v *T) string {
+	if v == nil {
+		return "-"
+	}
+	return printable(fmt.Sprint(*v))
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// shellQuoted returns text as one word of a POSIX shell.
+func shellQuoted(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

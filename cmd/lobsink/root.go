@@ -47,6 +47,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return exitOK
 	}
 	code := exitCode(err)
+	if code == exitUnavailable && ctx.Err() != nil {
+		code = exitFailed // it is we who went away
+	}
 	if text := redact(err.Error()); text != "" {
 		fmt.Fprintf(stderr, "lobsink: %s\n", text)
 	}
@@ -92,6 +95,10 @@ Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 // commands returns all commands, in the order of the help.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
+		a.runCommand(),
+		a.setupCommand(),
+		a.documentCommand(),
+		a.deadLetterCommand(),
 		a.versionCommand(),
 	}
 }

@@ -59,8 +59,6 @@ var settings = []setting{
 		func(c *Config) pflag.Value { return (*duration)(&c.FlushTimeout) }},
 	{"drain_timeout", "how long storing what is in memory may take at the end", "",
 		func(c *Config) pflag.Value { return (*duration)(&c.DrainTimeout) }},
-	{"on_gap", "what to do when the stream has dropped unread fragments: stop, or `continue` and mark documents incomplete", "",
-		func(c *Config) pflag.Value { return &choice{&c.OnGap, []string{"stop", "continue"}} }},
 	{"http", "`address` of metrics and health, or off", "",
 		func(c *Config) pflag.Value { return (*text)(&c.HTTP) }},
 	{"data_dir", "`folder` of the embedded database and the embedded NATS server", "",

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 
 	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/sqlite"
@@ -11,6 +13,8 @@ import (
 // The switch from a store URL to a store: one function for each thing that a
 // command does with a database.
 
+var errNoPostgres = misconfigured("this build has no PostgreSQL store yet; use --store sqlite:PATH")
+
 // lockStore makes this process the only one that runs on the database, where that
 // is how the database is shared; it waits for another one to end. A database that
 // many share is not locked.
@@ -18,6 +22,10 @@ func lockStore(ctx context.Context, cfg *Config, log *slog.Logger) (release func
 	u, err := cfg.storeURL()
 	if err != nil || u.path == "" {
 		return func() error { return nil }, err
+	}
+	// The lock lies next to the file, which may be made only then.
+	if err := os.MkdirAll(filepath.Dir(u.path), 0o750); err != nil {
+		return nil, misconfigured("the folder of the database cannot be made: %w; correct --store or --data-dir", err)
 	}
 	return sqlite.Lock(ctx, u.path, func(holder string) {
 		log.Warn("another lobsink runs on this database, waiting for its end", "path", u.path, "holder", holder)
@@ -30,6 +38,9 @@ func openStore(ctx context.Context, cfg *Config) (lobwriter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.path == "" {
+		return nil, errNoPostgres
+	}
 	return sqlite.Open(ctx, sqlite.Options{Path: u.path, ChunkBytes: int(cfg.ChunkBytes), Exclusive: true})
 }
 
@@ -38,6 +49,9 @@ func openReader(ctx context.Context, cfg *Config) (lobwriter.Reader, error) {
 	u, err := cfg.storeURL()
 	if err != nil {
 		return nil, err
+	}
+	if u.path == "" {
+		return nil, errNoPostgres
 	}
 	return sqlite.OpenReader(ctx, sqlite.Options{Path: u.path})
 }
@@ -49,6 +63,9 @@ func setupStore(ctx context.Context, cfg *Config) (from, to int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	if u.path == "" {
+		return 0, 0, errNoPostgres
+	}
 	return sqlite.Setup(ctx, sqlite.Options{Path: u.path})
 }
 
@@ -57,6 +74,9 @@ func removeStore(ctx context.Context, cfg *Config) error {
 	u, err := cfg.storeURL()
 	if err != nil {
 		return err
+	}
+	if u.path == "" {
+		return errNoPostgres
 	}
 	return sqlite.Remove(ctx, sqlite.Options{Path: u.path})
 }

@@ -12,14 +12,14 @@ import (
 // there are more different ones, all are forgotten, and some written early.
 const maxRepeats = 1000
 
-// volatile is the attribute that differs between two records which otherwise say
-// the same.
-const volatile = "attempt"
+// volatile reports whether an attribute differs between two records that
+// otherwise say the same: which try it was, and how long until the next.
+func volatile(a slog.Attr) bool { return a.Key == "attempt" || a.Key == "wait" }
 
 // Unrepeated passes on to next what is new. A warning or an error that was passed
 // on less than every ago is only counted; the next one that is passed on says in
 // the attribute repeated how many were not. Two records are the same if level,
-// message and all attributes but attempt are.
+// message and all attributes but attempt and wait are.
 func Unrepeated(next slog.Handler, every time.Duration) slog.Handler {
 	return &unrepeated{Handler: next, seen: &seen{every: every, last: map[string]repeat{}}}
 }
@@ -62,7 +62,7 @@ func (u *unrepeated) identity(r slog.Record) string {
 	var b strings.Builder
 	b.WriteString(r.Level.String() + "\x00" + r.Message + u.with)
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key != volatile {
+		if !volatile(a) {
 			b.WriteString("\x00" + a.String())
 		}
 		return true

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+func (a *app) documentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doc",
+		Short: "List, show, read and check stored documents",
+		Long: `Reads documents from the database. These commands change nothing, and work
+while lobsink run runs.`,
+		Example: `  lobsink doc ls --prefix ORDER-
+  lobsink doc show ORDER-1
+  lobsink doc cat ORDER-1 > order.xml
+  lobsink doc verify --all`,
+	}
+	asGroup(cmd)
+	cmd.AddCommand(a.documentList(), a.documentShow(), a.documentCat(), a.documentVerify())
+	return cmd
+}
+
+// documentView is a document in JSON.
+type documentView struct {
+	Key           string  `json:"key"`
+	Generation    int64   `json:"generation"`
+	State         string  `json:"state"`
+	Partition     int     `json:"partition"`
+	Fragments     int64   `json:"fragments"`
+	Holes         int64   `json:"holes"`
+	Late          int64   `json:"late"`
+	Bytes         int64   `json:"bytes"`
+	Chunks        int64   `json:"chunks"`
+	CRC32C        string  `json:"crc32c"`
+	FirstSequence *uint64 `json:"first_sequence"`
+	LastSequence  *uint64 `json:"last_sequence"`
+	Reason        *string `json:"reason"`
+	CreatedAt     string  `json:"created_at"`
+	UpdatedAt     string  `json:"updated_at"`
+}
+
+func viewDocument(d lobwriter.Document) documentView {
+	return documentView{
+		Key: d.Key, Generation: d.Generation, State: d.State.String(), Partition: d.Partition,
+		Fragments: d.Fragments, Holes: d.Holes, Late: d.Late,
+		Bytes: d.Bytes, Chunks: d.Chunks, CRC32C: checksumText(d.CRC),
+		FirstSequence: known(d.First), LastSequence: known(d.Mark.Seq), Reason: known(d.Reason),
+		CreatedAt: timestamp(d.CreatedAt), UpdatedAt: timestamp(d.UpdatedAt),
+	}
+}
+
+func (v documentView) fields() []field {
+	return []field{
+		{"key", printable(v.Key)},
+		{"state", v.State},
+		{"reason", orDash(v.Reason)},
+		{"generation", number(v.Generation)},
+		{"partition", strconv.Itoa(v.Partition)},
+		{"fragments", number(v.Fragments)},
+		{"holes", number(v.Holes)},
+		{"late", number(v.Late)},
+		{"bytes", number(v.Bytes)},
+		{"chunks", number(v.Chunks)},
+		{"crc32c", v.CRC32C},
+		{"first_sequence", orDash(v.FirstSequence)},
+		{"last_sequence", orDash(v.LastSequence)},
+		{"created_at", v.CreatedAt},
+		{"updated_at", v.UpdatedAt},
+	}
+}
+
+// parseState returns the state with a name; 0 for "".
+func parseState(name string) lobwriter.State {
+	for _, s := range []lobwriter.State{lobwriter.Open, lobwriter.Complete, lobwriter.Incomplete, lobwriter.Quarantined} {
+		if s.String() == name {
+			return s
+		}
+	}
+	return 0
+}
+
+func (a *app) documentList() *cobra.Command {
+	out := newOutput()
+	var q lobwriter.Query
+	var state string
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List documents by key",
+		Long: `Lists documents in byte order of their keys. When there are more than --limit,
+the last line of stderr is the --after of the next page.`,
+		Example: `  lobsink doc ls
+  lobsink doc ls --prefix ORDER- --state incomplete
+  lobsink doc ls --limit 0 -o json | jq -r '.items[].key'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.Limit < 0 {
+				return usage("--limit: %d is negative; write 0 for no limit", q.Limit)
+			}
+			q.State = parseState(state)
+			return a.withReader(cmd.Context(), func(r lobwriter.Reader) error {
+				return a.listDocuments(cmd.Context(), r, q, out)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.Prefix, "prefix", "", "only keys that begin with this `text`")
+	flags.Var(&choice{&state, []string{"open", "complete", "incomplete", "quarantined"}}, "state", "only documents in this `state`: open, complete, incomplete or quarantined")
+	flags.StringVar(&q.After, "after", "", "begin after this `key`")
+	flags.IntVar(&q.Limit, "limit", 100, "most documents; 0: all")
+	out.addFlag(cmd)
+	return cmd
+}
+
+func (a *app) documentShow() *cobra.Command {
+	out := newOutput()
+	cmd := &cobra.Command{
+		Use:   "show KEY",
+		Short: "Show what is known of a document",
+		Example: `  lobsink doc show ORDER-1
+  lobsink doc show ORDER-1 -o json | jq -r .state`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withReader(cmd.Context(), func(r lobwriter.Reader) error {
+				d, err := r.Document(cmd.Context(), args[0])
+				if err != nil {
+					return documentError(args[0], err)
+				}
+				if out.json() {
+					return a.printJSON(viewDocument(d))
+				}
+				return a.printFields(viewDocument(d).fields())
+			})
+		},
+	}
+	out.addFlag(cmd)
+	return cmd
+}
+
+func (a *app) documentCat() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cat KEY",
+		Short: "Print the text of a document, byte for byte",
+		Long: `Prints the text of a document and nothing else, and checks its length and its
+checksum on the way: if they are not what the database says, the exit code is 1
+although everything was printed.`,
+		Example: `  lobsink doc cat ORDER-1 > order.xml
+  lobsink doc cat ORDER-1 | xmllint --noout -`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withReader(cmd.Context(), func(r lobwriter.Reader) error {
+				text, err := readText(cmd.Context(), r, args[0], a.stdout)
+				if err != nil {
+					return documentError(args[0], err)
+				}
+				return text.fault()
+			})
+		},
+	}
+}
+
+func (a *app) documentVerify() *cobra.Command {
+	out := newOutput()
+	var all bool
+	var prefix string
+	cmd := &cobra.Command{
+		Use:   "verify [KEY... | --all]",
+		Short: "Compare documents with their length and checksum",
+		Long: `Reads documents and compares their text with the length and the CRC-32C that
+lobsink noted when it was written. The exit code is 1 if one differs. The table
+has the documents that differ, the JSON all that were checked.`,
+		Example: `  lobsink doc verify ORDER-1
+  lobsink doc verify --all
+  lobsink doc verify --all --prefix ORDER- -o json | jq '.items[] | select(.ok | not)'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all == (len(args) > 0):
+				return usage("name the documents to verify, or say --all")
+			case prefix != "" && !all:
+				return usage("--prefix needs --all")
+			}
+			return a.withReader(cmd.Context(), func(r lobwriter.Reader) error {
+				v := &verification{app: a, reader: r, out: out}
+				return v.run(cmd.Context(), args, prefix)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "verify all documents")
+	cmd.Flags().StringVar(&prefix, "prefix", "", "with --all: only keys that begin with this `text`")
+	out.addFlag(cmd)
+	return cmd
+}

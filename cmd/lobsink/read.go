@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// withReader runs do with the database that the configuration names.
+func (a *app) withReader(ctx context.Context, do func(lobwriter.Reader) error) (err error) {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	r, err := openReader(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return do(r)
+}
+
+func documentError(key string, err error) error {
+	if errors.Is(err, lobwriter.ErrNotFound) {
+		return failed("there is no document %s", strconv.Quote(key))
+	}
+	return err
+}
+
+// pageSize is how many documents are read at once.
+const pageSize = 500
+
+// eachDocument calls each for up to limit documents, 0: all, and returns whether
+// there are more.
+func eachDocument(ctx context.Context, r lobwriter.Reader, q lobwriter.Query, each func(lobwriter.Document) error) (more bool, err error) {
+	limit := q.Limit
+	for n := 0; ; {
+		q.Limit = pageSize
+		if limit > 0 {
+			q.Limit = min(pageSize, limit-n+1) // one more tells whether there are more
+		}
+		page, err := r.Documents(ctx, q)
+		if err != nil {
+			return false, err
+		}
+		for _, d := range page {
+			if limit > 0 && n == limit {
+				return true, nil
+			}
+			if err := each(d); err != nil {
+				return false, err
+			}
+			n++
+			q.After = d.Key
+		}
+		if len(page) < q.Limit {
+			return false, nil
+		}
+	}
+}
+
+func (a *app) listDocuments(ctx context.Context, r lobwriter.Reader, q lobwriter.Query, out *output) error {
+	list := jsonList{w: a.stdout}
+	t := newTable("KEY", "STATE", "FRAGMENTS", "HOLES", "BYTES", "UPDATED")
+	last := ""
+	more, err := eachDocument(ctx, r, q, func(d lobwriter.Document) error {
+		last = d.Key
+		if out.json() {
+			return list.add(viewDocument(d))
+		}
+		t.AppendRow(table.Row{printable(d.Key), d.State.String(), d.Fragments, d.Holes, d.Bytes, timestamp(d.UpdatedAt)})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if out.json() {
+		err = list.end()
+	} else {
+		err = a.printTable(t)
+	}
+	if more {
+		fmt.Fprintf(a.stderr, "there are more: --after %s\n", shellQuoted(last))
+	}
+	return err
+}
+
+// textRead is a document's text as it was read, next to what its row says.
+type textRead struct {
+	row   lobwriter.Document
+	bytes int64
+	crc   uint32
+}
+
+// readText copies the text of a document to w.
+func readText(ctx context.Context, r lobwriter.Reader, key string, w io.Writer) (t textRead, err error) {
+	t.row, err = r.Read(ctx, key, func(piece []byte) error {
+		t.bytes += int64(len(piece))
+		t.crc = lobwriter.Checksum(t.crc, piece)
+		_, err := w.Write(piece)
+		return err
+	})
+	return t, err
+}
+
+// fault says how the text differs from its row; nil: not at all.
+func (t *textRead) fault() error {
+	if t.bytes == t.row.Bytes && t.crc == t.row.CRC {
+		return nil
+	}
+	return failed("document %s is damaged: its text has %d bytes with CRC-32C %s, its row says %d and %s",
+		strconv.Quote(t.row.Key), t.bytes, checksumText(t.crc), t.row.Bytes, checksumText(t.row.CRC))
+}
+
+// verification is one run of doc verify.
+type verification struct {
+	*app
+	reader lobwriter.Reader
+	out    *output
+
+	list            jsonList
+	table           table.Writer
+	checked, failed int
+	bytes           int64
+	told            time.Time
+}
+
+// verified is one checked document in JSON.
+type verified struct {
+	Key          string `json:"key"`
+	OK           bool   `json:"ok"`
+	Bytes        int64  `json:"bytes"`
+	CRC32C       string `json:"crc32c"`
+	StoredBytes  int64  `json:"stored_bytes"`
+	StoredCRC32C string `json:"stored_crc32c"`
+}
+
+func (v *verification) run(ctx context.Context, keys []string, prefix string) error {
+	v.list.w, v.told = v.stdout, time.Now()
+	v.table = newTable("KEY", "BYTES", "CRC32C", "BYTES IN ROW", "CRC32C IN ROW")
+	for _, key := range keys {
+		if err := v.check(ctx, key); err != nil {
+			return documentError(key, err)
+		}
+	}
+	if len(keys) == 0 {
+		if err := v.checkAll(ctx, prefix); err != nil {
+			return err
+		}
+	}
+	if err := v.print(); err != nil {
+		return err
+	}
+	if v.failed > 0 {
+		return failed("%d of %d documents are damaged", v.failed, v.checked)
+	}
+	return nil
+}
+
+func (v *verification) checkAll(ctx context.Context, prefix string) error {
+	_, err := eachDocument(ctx, v.reader, lobwriter.Query{Prefix: prefix}, func(d lobwriter.Document) error {
+		err := v.check(ctx, d.Key)
+		if errors.Is(err, lobwriter.ErrNotFound) {
+			return nil // gone since it was listed
+		}
+		v.progress()
+		return err
+	})
+	return err
+}
+
+func (v *verification) check(ctx context.Context, key string) error {
+	t, err := readText(ctx, v.reader, key, io.Discard)
+	if err != nil {
+		return err
+	}
+	v.checked++
+	v.bytes += t.bytes
+	ok := t.fault() == nil
+	if !ok {
+		v.failed++
+		v.table.AppendRow(table.Row{printable(key), t.bytes, checksumText(t.crc), t.row.Bytes, checksumText(t.row.CRC)})
+	}
+	if !v.out.json() {
+		return nil
+	}
+	return v.list.add(verified{
+		Key: key, OK: ok, Bytes: t.bytes, CRC32C: checksumText(t.crc),
+		StoredBytes: t.row.Bytes, StoredCRC32C: checksumText(t.row.CRC),
+	})
+}
+
+// progressEvery is how often a long verification tells how far it is.
+const progressEvery = 10 * time.Second
+
+func (v *verification) progress() {
+	if time.Since(v.told) < progressEvery {
+		return
+	}
+	v.told = time.Now()
+	fmt.Fprintf(v.stderr, "verified %s documents, %s so far\n", humanize.Comma(int64(v.checked)), humanize.IBytes(uint64(v.bytes)))
+}
+
+func (v *verification) print() error {
+	if v.out.json() {
+		return v.list.end(field{"checked", strconv.Itoa(v.checked)}, field{"failed", strconv.Itoa(v.failed)})
+	}
+	if v.failed > 0 {
+		if err := v.printTable(v.table); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(v.stdout, "checked %d, failed %d\n", v.checked, v.failed)
+	return err
+}
