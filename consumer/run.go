@@ -144,7 +144,7 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	m.letters = NewDeadLetters(js, cfg.Stream)
 	m.budget = newBudget(cfg.Memory, layout.Partitions)
 	cfg.Status.serves(layout.Partitions)
-	cfg.Log.Info("serving", "stream", cfg.Stream, "partitions", layout.Partitions, "database", m.binding.DatabaseID, "life", m.binding.Life, "ack_wait", ackWait)
+	cfg.Log.Info("serving", "stream", cfg.Stream, "partitions", layout.Partitions, "database", m.binding.DatabaseID, "life", m.binding.Life, "ack_wait_seconds", ackWait.Seconds())
 	return m, nil
 }
 

@@ -88,7 +88,7 @@ func kills() int {
 // TestKill: kill -9 at random moments (O39).
 func TestKill(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
-		r := startRun(t, db, 50, 1500*kills(), 0)
+		r := startRun(t, db, 50, 1500*kills(), 500*time.Microsecond)
 		for range kills() {
 			r.wait(200*time.Millisecond, 1500*time.Millisecond)
 			r.sink.kill()
@@ -102,7 +102,7 @@ func TestKill(t *testing.T) {
 // lost or doubled by the restart (O50).
 func TestTerminate(t *testing.T) {
 	databases(t, func(t *testing.T, db *database) {
-		r := startRun(t, db, 20, 4000, 0)
+		r := startRun(t, db, 20, 4000, 500*time.Microsecond)
 		for range 3 {
 			r.wait(300*time.Millisecond, time.Second)
 			if code := r.sink.terminate(); code != 0 {

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+
+	"github.com/lobsink/lobsink/consumer"
+	"github.com/lobsink/lobsink/internal/embednats"
+	"github.com/lobsink/lobsink/internal/telemetry"
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Store what is published, until told to stop",
+		Long: `Reads the stream and stores every fragment in its document, exactly once and in
+order. Waits for NATS and for the database as long as it takes.
+
+Without --nats it serves NATS itself on 127.0.0.1:4222, with its streams in the
+data folder, every message on disk before its publisher is answered. Without
+--store it writes a SQLite file there. Other programs may publish to it, read
+from it, and query the file meanwhile.
+
+The first SIGTERM or SIGINT flushes what is in memory and hands the partitions
+over; the second one ends the process at once. Neither loses anything.`,
+		Example: `  lobsink run
+  lobsink run --nats nats://nats:4222 --store postgres://lobsink@db/docs
+  lobsink run -c /etc/lobsink.yaml
+  curl -s http://127.0.0.1:7070/readyz?verbose`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), cfg)
+		},
+	}
+	a.flags.add(cmd.Flags(), "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
+		"lease", "renew", "flush_timeout", "drain_timeout", "http")
+	return cmd
+}
+
+// aboveBudget is what Go's soft memory limit allows beyond the budget of the
+// consumer: connections, the runtime, the embedded server.
+const aboveBudget = 64 << 20
+
+// serve runs until ctx ends, which asks for an orderly end.
+func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
+	log := a.logger(cfg)
+	if a.env["GOMEMLIMIT"] == "" {
+		debug.SetMemoryLimit(cfg.Memory + aboveBudget)
+	}
+	release, err := lockStore(ctx, cfg, log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
+	status := consumer.NewStatus()
+	stopHTTP, err := a.serveHTTP(ctx, cfg, log, registry, status)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+
+	s, err := openService(ctx, cfg, log, registry)
+	if err != nil || s == nil {
+		return err
+	}
+	defer s.close()
+	err = consumer.Run(context.WithoutCancel(ctx), ctx.Done(), s.consumer(cfg, log, registry, status))
+	if err == nil {
+		log.Info("stopped: everything read is stored and acknowledged")
+	}
+	return err
+}
+
+// service is what a consumer needs: a connection to NATS and a store.
+type service struct {
+	nats  *embednats.Server // nil where NATS is another process
+	conn  *nats.Conn
+	store lobwriter.Store
+}
+
+// openService makes the connections. It waits for the database; nil and no error
+// mean that ctx ended first.
+func openService(ctx context.Context, cfg *Config, log *slog.Logger, reg prometheus.Registerer) (_ *service, err error) {
+	s := &service{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if cfg.Embedded() {
+		err = s.serveNATS(ctx, cfg, log)
+	} else {
+		s.conn, err = connectNATS(cfg, log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.sqlite() {
+		if _, _, err := setupStore(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	for s.store, err = openStore(ctx, cfg); err != nil; s.store, err = openStore(ctx, cfg) {
+		if k := lobwriter.KindOf(err); k != lobwriter.Transient && k != lobwriter.Space {
+			return nil, err
+		}
+		log.Warn("waiting for the database", "err", redact(err.Error()))
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			s.close()
+			return nil, nil
+		}
+	}
+	s.store = lobwriter.Instrument(s.store, lobwriter.NewMetrics(reg, cfg.driver()))
+	return s, nil
+}
+
+// serveNATS starts the embedded server and makes the streams on it.
+func (s *service) serveNATS(ctx context.Context, cfg *Config, log *slog.Logger) (err error) {
+	s.nats, err = embednats.Start(ctx, embednats.Options{
+		Dir: filepath.Join(cfg.DataDir, "nats"), Listen: EmbeddedURL, SyncAlways: true, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if s.conn, err = s.nats.Connect(lastingOptions(log)...); err != nil {
+		return err
+	}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return err
+	}
+	spec := consumer.StreamSpec{Name: cfg.Stream, Root: cfg.Root, Partitions: cfg.DefaultPartitions(), Replicas: 1}
+	if _, err := consumer.CreateStream(ctx, js, spec); err != nil {
+		return err
+	}
+	if _, err := consumer.CreateDeadStream(ctx, js, cfg.Stream, 1); err != nil {
+		return err
+	}
+	log.Info("serving NATS", "url", s.nats.ClientURL(), "dir", filepath.Join(cfg.DataDir, "nats"))
+	return nil
+}
+
+// consumer returns the configuration of a consumer of the service.
+func (s *service) consumer(cfg *Config, log *slog.Logger, reg prometheus.Registerer, status *consumer.Status) consumer.Config {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return consumer.Config{
+		Store: s.store, NATS: s.conn, Stream: cfg.Stream, Root: cfg.Root, Partitions: cfg.Partitions,
+		Member: lobwriter.Member{ID: consumer.NewID(), Name: host, Version: version()},
+		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory,
+		Lease: cfg.Lease, Renew: cfg.Renew, FlushTimeout: cfg.FlushTimeout, DrainTimeout: cfg.DrainTimeout,
+		Log: log, Metrics: consumer.NewMetrics(reg), Status: status,
+	}
+}
+
+func (s *service) close() {
+	if s.store != nil {
+		_ = s.store.Close() // everything is committed; there is nothing to lose
+	}
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.nats != nil {
+		s.nats.Shutdown()
+	}
+}
+
+// serveHTTP serves metrics and health until the function that it returns is
+// called. From the end of ctx on it is not ready: nothing new is taken.
+func (a *app) serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg *prometheus.Registry, status *consumer.Status) (stop func(), err error) {
+	if cfg.HTTP == "" {
+		return func() {}, nil
+	}
+	var l net.Listener
+	if l, err = telemetry.Listen(ctx, cfg.HTTP); err != nil {
+		return nil, err
+	}
+	ready := func() []telemetry.Check {
+		checks := []telemetry.Check{{Name: "draining"}}
+		if ctx.Err() != nil {
+			checks[0].Err = errors.New("a stop was asked for")
+		}
+		for _, c := range status.Checks() {
+			checks = append(checks, telemetry.Check(c))
+		}
+		return checks
+	}
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := telemetry.Serve(serving, l, reg, ready); err != nil {
+			log.Error("metrics and health are not served any more", "err", err)
+		}
+	})
+	log.Info("serving metrics and health", "url", "http://"+l.Addr().String())
+	return func() {
+		cancel()
+		wg.Wait()
+	}, nil
+}
+
+// buildInfo is the metric that says which build this is.
+func buildInfo() prometheus.Collector {
+	b := readBuild()
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "lobsink", Name: "build_info", Help: "Always 1; the labels say which build runs.",
+	}, []string{"version", "goversion"})
+	g.WithLabelValues(b.Version, b.Go).Set(1)
+	return g
+}
