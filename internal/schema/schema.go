@@ -55,11 +55,16 @@ func Apply(ctx context.Context, db *sql.DB, dialect Dialect, files fs.FS, prefix
 	if err != nil {
 		return from, from, err
 	}
-	if _, err := p.Up(ctx); err != nil {
-		if have, _, err := Version(ctx, db, dialect, files, prefix); err == nil && have == want {
-			return want, want, nil // somebody else was faster
+	for have := from; have < want; {
+		if _, err = p.Up(ctx); err == nil {
+			break
 		}
-		return from, from, fmt.Errorf("set up the tables %s*: %w", prefix, err)
+		// Somebody else may be at it: as long as the version rises, it was that.
+		now, _, look := Version(ctx, db, dialect, files, prefix)
+		if look != nil || now <= have {
+			return from, have, fmt.Errorf("set up the tables %s*: %w", prefix, err)
+		}
+		have = now
 	}
 	return from, want, nil
 }

@@ -71,9 +71,7 @@ func openWriter(path, mode string) (*sql.DB, error) {
 }
 
 // keepWAL opens connections that empty the write-ahead log when they end, but
-// leave the file. SQLite would remove it by its name, which may be that of
-// another database by then, and readers without the right to make it could not
-// read.
+// leave its file, so that reading needs no right to make one.
 type keepWAL struct{ driver.Connector }
 
 func (c keepWAL) Connect(ctx context.Context) (driver.Conn, error) {
@@ -134,12 +132,11 @@ func (f *file) open(ctx context.Context, write bool) (err error) {
 	if f.q, err = prepare(ctx, f.writer, f.prefix); err != nil {
 		return err
 	}
-	// SQLite opens what it may not write without a word.
-	tx, err := f.writer.BeginTx(ctx, nil)
-	if err != nil {
+	// SQLite opens what it may not write without a word, and even begins.
+	if _, err := f.writer.ExecContext(ctx, withPrefix("delete from lobsink_leases where false", f.prefix)); err != nil {
 		return err
 	}
-	return errors.Join(tx.Rollback(), f.check())
+	return f.check()
 }
 
 // stat is os.Stat for what can be a database.
@@ -159,8 +156,9 @@ func (f *file) check() error {
 	now, err := os.Stat(f.path)
 	if err == nil && !os.SameFile(f.info, now) {
 		return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "look at the database",
-			Err:  fmt.Errorf("another file has taken the place of %s", f.path),
-			Hint: "start lobsink again; stop it before the next time that a backup is put back"}
+			Err: fmt.Errorf("another file has taken the place of %s", f.path),
+			Hint: "stop lobsink before a backup is put back, and remove " +
+				filepath.Base(f.path) + "-wal and -shm with the old file; then start it again"}
 	}
 	return err
 }
