@@ -18,10 +18,12 @@ type profile struct {
 	allowance int64
 	tight     bool
 	// trouble is the chance that a request or a reply is lost or late.
-	trouble  float64
-	backups  bool
-	messages int
-	keys     []string
+	trouble float64
+	backups bool
+	// replicated: the stream has leaders, which change.
+	replicated bool
+	messages   int
+	keys       []string
 	// What of 100 messages is something else than an ordinary fragment.
 	foreign, holes, orphans, poison, finals, empty int
 	faults                                         []fault
@@ -37,22 +39,23 @@ type fault struct {
 
 func (w *world) drawProfile() profile {
 	p := profile{
-		members:   pick(w, 1, 2, 2, 2, 3),
-		batch:     batcher.Limits{MaxAge: pick(w, 0, 50*time.Millisecond, time.Second, 3*time.Second), ChunkBytes: w.between(16, 64), MaxDistance: uint64(pick(w, 0, 0, 0, 5))},
-		rows:      pick[int64](w, 1000, 3000, 1<<20),
-		allowance: 1 << 20,
-		tight:     w.chance(0.2),
-		trouble:   pick(w, 0, 0, 0.01, 0.05, 0.15),
-		backups:   w.chance(0.3),
-		messages:  w.between(20, 60),
-		keys:      []string{"a", "b", "c", "d", "e", "f"}[:w.between(1, 6)],
-		foreign:   pick(w, 0, 20, 60),
-		holes:     pick(w, 0, 0, 5),
-		orphans:   pick(w, 0, 0, 5),
-		poison:    pick(w, 0, 0, 3),
-		finals:    pick(w, 0, 5, 15),
-		empty:     pick(w, 0, 0, 10),
-		until:     w.span(20*time.Second, 70*time.Second),
+		members:    pick(w, 1, 2, 2, 2, 3),
+		batch:      batcher.Limits{MaxAge: pick(w, 0, 50*time.Millisecond, time.Second, 3*time.Second), ChunkBytes: w.between(16, 64), MaxDistance: uint64(pick(w, 0, 0, 0, 5))},
+		rows:       pick[int64](w, 1000, 3000, 1<<20),
+		allowance:  1 << 20,
+		tight:      w.chance(0.2),
+		trouble:    pick(w, 0, 0, 0.01, 0.05, 0.15),
+		backups:    w.chance(0.3),
+		replicated: w.chance(0.25),
+		messages:   w.between(20, 60),
+		keys:       []string{"a", "b", "c", "d", "e", "f"}[:w.between(1, 6)],
+		foreign:    pick(w, 0, 20, 60),
+		holes:      pick(w, 0, 0, 5),
+		orphans:    pick(w, 0, 0, 5),
+		poison:     pick(w, 0, 0, 3),
+		finals:     pick(w, 0, 5, 15),
+		empty:      pick(w, 0, 0, 10),
+		until:      w.span(20*time.Second, 70*time.Second),
 	}
 	p.flush = lobwriter.Limits{Documents: w.between(1, 6), Bytes: pick(w, 40, 100, 1000), ChunkBytes: p.batch.ChunkBytes}
 	all := faults()
@@ -84,12 +87,29 @@ func (w *world) scheduleFaults() {
 	}
 	for range w.between(1, 7) {
 		f := w.profile.faults[w.rng.IntN(len(w.profile.faults))]
-		w.after(w.upTo(w.profile.until*9/10), func() {
+		strike := func() {
 			if !w.healed {
 				w.seen.count("fault: " + f.name)
 				f.happen(w)
 			}
+		}
+		// Some lie in wait for a request, to happen while it is under way.
+		at := pick(w, "", "", "", "claim", "inspect", "open", "inspect", "open", "confirm", "fetch", "look", "renew", "read", "letters", "flush", "ack")
+		w.after(w.upTo(w.profile.until*9/10), func() {
+			if at == "" {
+				strike()
+			} else if w.ambush[at] == nil {
+				w.ambush[at] = strike
+			}
 		})
+	}
+}
+
+// begins lets happen what lies in wait for such a request.
+func (w *world) begins(op string) {
+	if strike := w.ambush[op]; strike != nil {
+		delete(w.ambush, op)
+		w.after(w.upTo(4*time.Millisecond), strike)
 	}
 }
 
@@ -143,8 +163,9 @@ func faults() []fault {
 			}
 		}},
 		{"tail lost", 3, func(w *world) { w.loseTail() }},
-		{"stream created again", 1, func(w *world) { w.createAgain() }},
+		{"stream created again", 2, func(w *world) { w.createAgain() }},
 		{"retention", 4, func(w *world) { w.discard() }},
+		{"leaders change", 3, func(w *world) { w.changeLeaders() }},
 		{"dead letters full", 3, func(w *world) {
 			w.note("FAULT the dead-letter stream is full")
 			w.letters.full = true
@@ -208,6 +229,10 @@ func (w *world) createAgain() {
 	for _, c := range slices.Clone(s.consumers) {
 		s.delete(c.name)
 	}
+	// It soon has as many messages as the old one had.
+	for range w.between(0, len(s.past[len(s.past)-1])+5) {
+		w.after(w.upTo(time.Second), func() { s.publish(w.compose()) })
+	}
 }
 
 // discard is retention: mostly up to the checkpoint, sometimes what an owner
@@ -252,11 +277,58 @@ func (w *world) reader() (reader *simMember, claimed bool) {
 	return reader, claimed
 }
 
+// changeLeaders gives a replicated stream and its consumers other leaders, which
+// may be behind for a while: they do not know the last messages, or what was
+// delivered last.
+func (w *world) changeLeaders() {
+	s := w.stream
+	if s.leader == "" {
+		return
+	}
+	if w.chance(0.6) {
+		s.leader = w.server()
+		w.note("FAULT the stream's leader is now %s", s.leader)
+	}
+	for _, c := range s.consumers {
+		if w.chance(0.4) {
+			continue
+		}
+		c.leader = w.server()
+		w.note("FAULT the leader of %s is now %s", c.name, c.leader)
+		c.pulls = nil
+		if n := len(c.pending); n > 0 && w.chance(0.5) {
+			// It was told of all deliveries but the last one.
+			c.next = min(c.next, c.pending[n-1].stream)
+			c.delivered--
+			delete(c.deliveries, c.pending[n-1].stream)
+			c.pending = c.pending[:n-1]
+		}
+	}
+	server := w.server()
+	if c := w.someConsumer(); c != nil && w.chance(0.5) {
+		server = c.leader
+	}
+	s.behind[server] = uint64(w.between(0, 5))
+	w.note("FAULT server %s is %d messages behind", server, s.behind[server])
+	w.after(w.upTo(10*time.Second), func() { w.caughtUp(server) })
+}
+
+// caughtUp: a server has everything, and delivers it.
+func (w *world) caughtUp(server string) {
+	w.stream.behind[server] = 0
+	for _, c := range w.stream.consumers {
+		c.pump()
+	}
+}
+
 // heal ends all faults.
 func (w *world) heal() {
 	w.note("faults stop")
 	w.healed, w.healedAt = true, w.now
 	w.db.away, w.letters.full = false, false
+	for _, server := range []string{"n1", "n2", "n3"} {
+		w.caughtUp(server)
+	}
 	for _, m := range w.members {
 		m.dropNext = false
 		if m.frozen {

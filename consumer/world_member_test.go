@@ -268,6 +268,7 @@ func (m *simMember) begins(turn Turn, op string, owner bool) {
 		w.fail("%s: a second %s in one turn", m.name, op)
 	}
 	m.outstanding[op] = turn
+	w.begins(op)
 	if owner && !m.clock().Before(m.leaseEnd) {
 		w.fail("%s: %s after its lease may have run out", m.name, op)
 	}
@@ -389,7 +390,7 @@ func (m *simMember) look(a DoLook) {
 				l.Changed = "deleted"
 				return
 			}
-			l.Delivered, l.Pending, l.Changed = c.delivered, c.numPending(), c.edited
+			l.Delivered, l.Pending, l.Changed, l.ConsumerLeader = c.delivered, c.numPending(), c.edited, c.leader
 		},
 	}, "look", func(now time.Time, err error) { m.part.Looked(now, a.Turn, l, err) })
 }

@@ -50,6 +50,9 @@ var sabotages = []struct {
 	{"a quiet owner compares what was delivered", []edit{
 		{"receive.go", "case l.Delivered != p.lastConsumer:", "case false:"},
 	}, `the checkpoint is \d+, but message`},
+	{"on a replicated stream only one unchanged leader vouches for its end", []edit{
+		{"receive.go", `p.atEnd(l, l.Leader == "" || known && l.Leader == l.ConsumerLeader)`, `p.atEnd(l, known || true)`},
+	}, `document|the checkpoint is`},
 	{"a redelivered message is doubt, and sequences rise", []edit{
 		{"receive.go", "case f.Seq <= p.known():", "case false:"},
 		{"receive.go", "case r.Deliveries != 1:", "case false:"},

@@ -37,13 +37,30 @@ type simStream struct {
 	consumers []*simConsumer
 	lastID    int
 	lastTime  int64
+	// A replicated stream has a leader, and so has each of its consumers. A
+	// server that has just become one may be behind by so many messages, for a
+	// while.
+	leader string
+	behind map[string]uint64
 	// past are the streams as they were before a tail was lost or the stream
 	// was created again.
 	past [][]message
 }
 
 func newSimStream(w *world) *simStream {
-	return &simStream{world: w, created: start.Add(-time.Hour).UnixNano()}
+	s := &simStream{world: w, created: start.Add(-time.Hour).UnixNano(), behind: map[string]uint64{}}
+	if w.profile.replicated {
+		s.leader = w.server()
+	}
+	return s
+}
+
+// server draws one of the cluster's servers.
+func (w *world) server() string { return pick(w, "n1", "n2", "n3") }
+
+// seenBy is the last sequence that a server knows.
+func (s *simStream) seenBy(server string) uint64 {
+	return s.last() - min(s.last(), s.behind[server])
 }
 
 func (s *simStream) last() uint64  { return uint64(len(s.msgs)) }
@@ -90,9 +107,10 @@ func (s *simStream) time(seq uint64) int64 {
 }
 
 func (s *simStream) facts() StreamFacts {
-	f := StreamFacts{Created: s.created, First: s.first(), Last: lobwriter.Position{Seq: s.last()}}
-	if s.last() > 0 {
-		f.Last.Time = s.msgs[s.last()-1].fragment.Time
+	last := s.seenBy(s.leader)
+	f := StreamFacts{Created: s.created, First: min(s.first(), last+1), Last: lobwriter.Position{Seq: last}, Leader: s.leader}
+	if last > 0 {
+		f.Last.Time = s.msgs[last-1].fragment.Time
 	}
 	return f
 }
@@ -113,9 +131,11 @@ func (s *simStream) create(name string, from uint64) error {
 	if from > s.last()+1 {
 		s.world.note("server: consumer %s begins at %d, above %d: what is published between is never delivered", name, from, s.last()+1)
 	}
-	s.consumers = append(s.consumers, &simConsumer{
-		stream: s, name: name, next: from, floor: delivery{stream: from - 1}, deliveries: map[uint64]uint64{},
-	})
+	c := &simConsumer{stream: s, name: name, next: from, floor: delivery{stream: from - 1}, deliveries: map[uint64]uint64{}}
+	if s.leader != "" {
+		c.leader = pick(s.world, s.leader, s.world.server())
+	}
+	s.consumers = append(s.consumers, c)
 	return nil
 }
 
@@ -150,6 +170,7 @@ type simConsumer struct {
 	deliveries map[uint64]uint64
 	pulls      []*simPull
 	edited     string
+	leader     string
 	gone       bool
 }
 
@@ -217,13 +238,13 @@ func (c *simConsumer) head() *message {
 		return &s.msgs[seq-1]
 	}
 	// A filtered consumer skips what is not its own.
-	c.next = max(c.next, s.last()+1)
+	c.next = max(c.next, s.seenBy(c.leader)+1)
 	return nil
 }
 
 func (c *simConsumer) pendingFrom() uint64 {
 	s := c.stream
-	for seq := max(c.next, s.first()); seq <= s.last(); seq++ {
+	for seq := max(c.next, s.first()); seq <= s.seenBy(c.leader); seq++ {
 		if s.msgs[seq-1].own {
 			return seq
 		}
@@ -233,7 +254,7 @@ func (c *simConsumer) pendingFrom() uint64 {
 
 func (c *simConsumer) numPending() uint64 {
 	s, n := c.stream, uint64(0)
-	for seq := max(c.next, s.first()); seq <= s.last(); seq++ {
+	for seq := max(c.next, s.first()); seq <= s.seenBy(c.leader); seq++ {
 		if s.msgs[seq-1].own {
 			n++
 		}

@@ -118,7 +118,8 @@ type world struct {
 	db       *simDatabase
 	letters  *simLetters
 	members  []*simMember
-	healed   bool // faults have stopped
+	ambush   map[string]func() // faults that wait for a request, by its kind
+	healed   bool              // faults have stopped
 	healedAt time.Duration
 	// The database has not changed since, where it must not.
 	stoodWith  int
@@ -136,7 +137,7 @@ type violation string
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x10b51))}
+	w := &world{seed: seed, ambush: map[string]func(){}, rng: rand.New(rand.NewPCG(seed, 0x10b51))}
 	w.profile = w.drawProfile()
 	w.stream = newSimStream(w)
 	w.letters = &simLetters{world: w, stored: map[letterID]string{}}
