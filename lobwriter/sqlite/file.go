@@ -35,11 +35,16 @@ type file struct {
 // uri is the name of a file for the driver. The _pragma values are applied
 // first, then the others: page_size is ignored once the file is in WAL mode.
 func uri(path string, settings ...string) string {
-	slashed := filepath.ToSlash(filepath.Clean(path))
-	if filepath.VolumeName(path) != "" {
-		slashed = "/" + slashed // C:/x is file:///C:/x
+	name := filepath.ToSlash(path)
+	switch {
+	case filepath.VolumeName(path) != "":
+		name = "///" + name // C:/x is file:///C:/x
+	case filepath.IsAbs(path):
+		name = "//" + name
+	default:
+		name = "./" + name // :memory: is a file as well
 	}
-	u := url.URL{Path: slashed}
+	u := url.URL{Path: name}
 	settings = append(settings,
 		// How long a statement waits for a lock of another process if its
 		// context does not end earlier, in milliseconds.
@@ -110,17 +115,17 @@ func openFile(ctx context.Context, o Options, write bool) (*file, error) {
 }
 
 func (f *file) open(ctx context.Context, write bool) (err error) {
-	setup := "lobsink setup --store sqlite:" + f.path
-	if f.info, err = stat(f.path); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			err = &lobwriter.Error{Kind: lobwriter.Fatal, Op: "open the database", Hint: "run: " + setup, Err: err}
-		}
+	f.info, err = stat(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return missing(f.path, err)
+	}
+	if err != nil {
 		return err
 	}
 	if f.readers, err = openReaders(f.path); err != nil {
 		return err
 	}
-	if err := schema.Check(ctx, f.readers, schema.SQLite, deploy.SQLite(), f.prefix, setup); err != nil {
+	if err := schema.Check(ctx, f.readers, schema.SQLite, deploy.SQLite(), f.prefix, setup(f.path)); err != nil {
 		return err
 	}
 	if !write {
@@ -137,6 +142,13 @@ func (f *file) open(ctx context.Context, write bool) (err error) {
 		return err
 	}
 	return f.check()
+}
+
+// setup is the command that makes a database.
+func setup(path string) string { return "lobsink setup --store sqlite:" + path }
+
+func missing(path string, err error) error {
+	return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "open the database", Hint: "run: " + setup(path), Err: err}
 }
 
 // stat is os.Stat for what can be a database.

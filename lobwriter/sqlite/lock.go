@@ -24,6 +24,9 @@ var errLocked = errors.New("locked")
 // whom it waits for, such as "process 4711 since 2026-01-02T15:04:05Z".
 func Lock(ctx context.Context, path string, onWait func(holder string)) (release func() error, err error) {
 	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o640)
+	if errors.Is(err, os.ErrNotExist) { // not even the folder is there
+		err = missing(path, err)
+	}
 	if err != nil {
 		return nil, classify("lock "+path, err)
 	}
@@ -49,20 +52,15 @@ func Lock(ctx context.Context, path string, onWait func(holder string)) (release
 			return nil, classify("lock "+path, err)
 		}
 	}
-	if err := sign(f); err != nil {
-		f.Close()
-		return nil, classify("lock "+path, err)
-	}
+	sign(f)
 	return f.Close, nil
 }
 
-// sign writes who has the lock, for the message of those that wait.
-func sign(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err := f.WriteAt(fmt.Appendf(nil, "process %d since %s\n", os.Getpid(), time.Now().UTC().Format(time.RFC3339)), 0)
-	return err
+// sign writes who has the lock, for the message of those that wait. That it fails,
+// on a full disk say, is no reason not to run.
+func sign(f *os.File) {
+	f.Truncate(0)
+	f.WriteAt(fmt.Appendf(nil, "process %d since %s\n", os.Getpid(), time.Now().UTC().Format(time.RFC3339)), 0)
 }
 
 func holder(f *os.File) string {

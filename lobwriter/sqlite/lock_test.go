@@ -69,7 +69,7 @@ func TestLockWaitsForAnotherProcess(t *testing.T) {
 	select {
 	case err := <-locked:
 		t.Fatalf("it did not wait: %v", err)
-	case <-time.After(3 * time.Second / 10):
+	case <-time.After(300 * time.Millisecond):
 	}
 	if err := other.Process.Kill(); err != nil { // kill -9
 		t.Fatal(err)
@@ -77,6 +77,12 @@ func TestLockWaitsForAnotherProcess(t *testing.T) {
 	if err := <-locked; err != nil {
 		t.Error(err)
 	}
+}
+
+func TestLockWithoutAFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "lobsink.db")
+	_, err := sqlite.Lock(t.Context(), path, nil)
+	fatal(t, err, "run: lobsink setup --store sqlite:"+path)
 }
 
 func TestLockEndsWithItsContext(t *testing.T) {

@@ -290,3 +290,20 @@ func TestReplacedFile(t *testing.T) {
 		t.Errorf("the backup stands at %+v, %v", f, err)
 	}
 }
+
+// A relative name is a file, whatever it looks like.
+func TestRelativePath(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, path := range []string{"lobsink.db", ":memory:", ".//new//lobsink.db"} {
+		o := sqlite.Options{Path: path}
+		if _, _, err := sqlite.Setup(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		own := lobtest.NewOwner(t, open(t, o), 1)
+		own.Flush(t, own.Append("k", lobtest.Text(1, "<a/>")))
+		checkDocument(t, openReader(t, o), "k", "<a/>")
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
