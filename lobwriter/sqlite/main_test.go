@@ -1,9 +1,11 @@
 package sqlite_test
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,11 +26,35 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newFile returns the options of a new file with tables in it.
+// emptyDatabase is the content of a file that Setup made. Making one for each of
+// the many tests takes longer than most of them.
+var emptyDatabase = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "lobsink")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "lobsink.db")
+	if _, _, err := sqlite.Setup(context.Background(), sqlite.Options{Path: path}); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// newFile returns the options of a new file with tables in it, whose name is not
+// easy to put into a URI.
 func newFile(t testing.TB) sqlite.Options {
 	t.Helper()
-	o := sqlite.Options{Path: filepath.Join(t.TempDir(), "a b", "100%?#.db")}
-	if _, _, err := sqlite.Setup(t.Context(), o); err != nil {
+	content, err := emptyDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "a b")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := sqlite.Options{Path: filepath.Join(folder, "100%?#.db")}
+	if err := os.WriteFile(o.Path, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return o
