@@ -112,9 +112,9 @@ var claimRules = []rule{
 		Bind(t, f.Store)
 		claim(t, f.Store, request(ada, id1))
 		release := f.Hold(t, 1)
-		done := make(chan error, 1)
+		second, done := f.others(t)[1], make(chan error, 1)
 		go func() {
-			_, err := f.others(t)[1].Claim(t.Context(), request(ada, id2))
+			_, err := second.Claim(t.Context(), request(ada, id2))
 			done <- err
 		}()
 		select {

@@ -134,6 +134,9 @@ func pages(t testing.TB, r lobwriter.Reader, q lobwriter.Query) []string {
 			return keys
 		}
 		for _, d := range page {
+			if d.Key <= q.After {
+				t.Fatalf("%q comes on the page after %q", d.Key, q.After)
+			}
 			keys = append(keys, d.Key)
 		}
 		q.After = page[len(page)-1].Key
