@@ -145,6 +145,14 @@ func orDash[T any](v *T) string {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
+// plural returns a number of things in words.
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
+}
+
 // shellQuoted returns text as one word of a POSIX shell.
 func shellQuoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"

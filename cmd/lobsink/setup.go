@@ -221,8 +221,5 @@ func outcome(made bool) string {
 }
 
 func describeLayout(l consumer.Layout) string {
-	if l.Partitions == 1 {
-		return l.Root + ".*, 1 partition"
-	}
-	return fmt.Sprintf("%s.*, %d partitions", l.Root, l.Partitions)
+	return l.Root + ".*, " + plural(l.Partitions, "partition")
 }
