@@ -9,6 +9,7 @@
 package lobtest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -150,4 +151,15 @@ func kind(t testing.TB, err error, want lobwriter.Kind) {
 	if err == nil || lobwriter.KindOf(err) != want {
 		t.Fatalf("error %v, want one of kind %v", err, want)
 	}
+}
+
+// difference says where two texts differ, in a line that can be read however
+// long they are.
+func difference(got, want string) string {
+	n := 0
+	for n < len(got) && n < len(want) && got[n] == want[n] {
+		n++
+	}
+	around := func(s string) string { return s[max(0, n-8):min(len(s), n+24)] }
+	return fmt.Sprintf("%d bytes, want %d; from byte %d on %q, want %q", len(got), len(want), n, around(got), around(want))
 }
