@@ -144,6 +144,9 @@ type Received struct {
 	// Orphan marks a message without a readable key: it belongs to no
 	// document. Fragment.Hole says why.
 	Orphan bool
+	// Connection is StreamFacts.Connection, as it stood after the message had
+	// arrived.
+	Connection uint64
 	// Stray names the partition that the message belongs to when that is not
 	// the one it was read from; it is nil for every message in its place.
 	Stray error
@@ -168,6 +171,11 @@ type StreamFacts struct {
 	Last lobwriter.Position
 	// Leader is the server that leads the stream; "" when it has one replica.
 	Leader string
+	// Connection counts how often the connection to NATS was made again. An
+	// answer during which it changed is none. Behind another connection the
+	// stream may have lost its tail, and the word of it may come later than
+	// what the stream says and delivers.
+	Connection uint64
 }
 
 // Inspection is the answer to DoInspect.

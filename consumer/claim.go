@@ -57,6 +57,10 @@ func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error
 		p.doubt(now, DoubtClaim, "the stream does not answer: "+err.Error())
 		return
 	}
+	if p.phase == checking && in.Connection != p.connection {
+		p.doubt(now, DoubtReconnect, anotherConnection)
+		return
+	}
 	if err := p.mismatch(in); err != nil {
 		p.suspect(now, err)
 		return
@@ -77,7 +81,7 @@ func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error
 	}
 	switch {
 	case p.phase == inspecting:
-		p.phase, p.start = opening, start
+		p.phase, p.start, p.connection = opening, start, in.Connection
 		p.do(DoOpen{Turn: p.turn, Claim: p.claim, Start: start})
 	case start != p.start:
 		p.doubt(now, DoubtClaim, fmt.Sprintf("the stream begins at %d meanwhile", in.First))

@@ -144,3 +144,31 @@ func TestReleaseOnce(t *testing.T) {
 	want[DoRelease](d)
 	none[DoRelease](d)
 }
+
+// Behind another connection the stream may be one without its tail, and the word
+// of the reconnect may come late: what a turn reads, asks and is told comes over
+// one connection (trap 8).
+func TestAnotherConnection(t *testing.T) {
+	t.Run("message", func(t *testing.T) {
+		d := drive(t).own()
+		r := fragment(1, "a", "<a/>")
+		r.Connection = 1
+		d.receive(r)
+		d.dropped(DoubtReconnect)
+	})
+	t.Run("look", func(t *testing.T) {
+		d := drive(t).own()
+		d.p.Fetched(d.now, 0, true, nil)
+		d.stream.Connection = 1
+		d.p.Looked(d.now, want[DoLook](d).Turn, Look{StreamFacts: d.stream}, nil)
+		d.dropped(DoubtReconnect)
+	})
+	t.Run("second inspection", func(t *testing.T) {
+		d := drive(t).claim()
+		d.p.Inspected(d.now, want[DoInspect](d).Turn, d.inspect(), nil)
+		d.p.Opened(d.now, want[DoOpen](d).Turn, nil)
+		d.stream.Connection = 1
+		d.p.Inspected(d.now, want[DoInspect](d).Turn, d.inspect(), nil)
+		d.dropped(DoubtReconnect)
+	})
+}

@@ -13,6 +13,7 @@ type reading struct {
 	allowance int64 // bytes of memory that this partition may use now
 
 	start        uint64             // the stream sequence at which the consumer begins
+	connection   uint64             // the connection over which the stream was inspected
 	last         lobwriter.Position // the last message received
 	lastConsumer uint64             // its consumer sequence
 	had          uint64             // the highest message known when the stream was last checked
@@ -48,6 +49,9 @@ func (p *Partition) Allow(bytes int64) { p.allowance = bytes }
 func (p *Partition) Bytes() int64 {
 	return p.batch.Bytes() + p.orphanBytes + p.rows.bytes + int64(cap(p.received))*positionBytes + p.flightBytes
 }
+
+// anotherConnection is the detail of a doubt that comes before Reconnected does.
+const anotherConnection = "the connection is another one"
 
 // known is the sequence up to which the partition has been read.
 func (p *Partition) known() uint64 {
@@ -109,6 +113,9 @@ func (p *Partition) Received(now time.Time, turn Turn, batch []Received) {
 func (p *Partition) receive(now time.Time, r *Received) bool {
 	f := &r.Fragment
 	switch {
+	case r.Connection != p.connection:
+		p.doubt(now, DoubtReconnect, anotherConnection)
+		return false
 	case r.Consumer != p.lastConsumer+1:
 		p.doubt(now, DoubtOrder, fmt.Sprintf("consumer sequence %d after %d", r.Consumer, p.lastConsumer))
 		return false
@@ -182,6 +189,8 @@ func (p *Partition) Looked(now time.Time, turn Turn, l Look, err error) {
 	before := p.look
 	sameLeaders := l.Leader == before.Leader && l.ConsumerLeader == before.ConsumerLeader
 	switch known := before.Created != 0; {
+	case l.Connection != p.connection:
+		p.doubt(now, DoubtReconnect, anotherConnection)
 	case l.Created != p.opt.Binding.Created:
 		p.doubt(now, DoubtWentBack, "the stream was created again")
 	case l.Last.Seq < p.last.Seq || l.Last.Seq < p.fence.Highest.Seq:

@@ -207,7 +207,7 @@ func (w *world) loseTail() {
 		// What a consumer has delivered is on disk as a sequence of the stream;
 		// it goes on behind the last message that still exists.
 		c.next = min(c.next, s.last()+1)
-		c.pending = slices.DeleteFunc(c.pending, func(d delivery) bool { return d.stream > s.last() })
+		c.pending = slices.DeleteFunc(c.pending, func(d simDelivery) bool { return d.stream > s.last() })
 	}
 }
 

@@ -35,10 +35,9 @@ type simMember struct {
 
 	// What belongs to the turn.
 	turn        Turn
-	turnConn    int // the connection over which the stream was inspected
 	consumer    string
 	claimID     string
-	kept        map[uint64]delivery
+	kept        map[uint64]simDelivery
 	fetch       *simFetch
 	leaseEnd    time.Time
 	outstanding map[string]Turn
@@ -173,10 +172,9 @@ func (m *simMember) perform(a Action) {
 			})
 	case DoInspect:
 		m.begins(a.Turn, "inspect", false)
-		m.turnConn = m.conn
 		var in Inspection
 		m.request(a.Turn, []func(){
-			func() { in.StreamFacts = w.stream.facts() },
+			func() { in.StreamFacts = m.facts() },
 			func() { in.CheckpointTime = w.stream.time(a.Checkpoint.Seq) },
 			func() { in.HighestTime = w.stream.time(a.Highest.Seq) },
 		}, "inspect", func(now time.Time, err error) { m.part.Inspected(now, a.Turn, in, err) })
@@ -188,7 +186,7 @@ func (m *simMember) perform(a Action) {
 			w.stream.create(name, a.Start)
 		}}, "open", func(now time.Time, err error) {
 			if a.Turn == m.part.Turn() {
-				m.consumer, m.kept = name, map[uint64]delivery{}
+				m.consumer, m.kept = name, map[uint64]simDelivery{}
 			}
 			m.part.Opened(now, a.Turn, err)
 		})
@@ -321,7 +319,7 @@ func groups(f *lobwriter.Flush) string {
 func (m *simMember) keep(turn Turn, batch []Received) {
 	if turn == m.part.Turn() && m.kept != nil {
 		last := &batch[len(batch)-1]
-		m.kept[last.Fragment.Seq] = delivery{stream: last.Fragment.Seq, consumer: last.Consumer}
+		m.kept[last.Fragment.Seq] = simDelivery{stream: last.Fragment.Seq, consumer: last.Consumer}
 	}
 }
 
@@ -353,10 +351,6 @@ func (m *simMember) pull(a DoFetch) {
 		w.after(simFetchWait, func() { f.finish(nil) })
 		return
 	}
-	if m.conn != m.turnConn {
-		w.after(0, func() { f.finish(errOtherConnection) })
-		return
-	}
 	pull := &simPull{fetch: f, count: w.between(1, 12), bytes: a.Bytes}
 	if w.chance(0.5) {
 		pull.count = 1000
@@ -382,7 +376,7 @@ func (m *simMember) look(a DoLook) {
 	var l Look
 	name := m.consumer
 	m.request(a.Turn, []func(){
-		func() { l.StreamFacts = w.stream.facts() },
+		func() { l.StreamFacts = m.facts() },
 		func() { l.LastTime = w.stream.time(a.Last.Seq) },
 		func() {
 			c := w.stream.consumer(name)
@@ -395,13 +389,14 @@ func (m *simMember) look(a DoLook) {
 	}, "look", func(now time.Time, err error) { m.part.Looked(now, a.Turn, l, err) })
 }
 
-var (
-	errNoResponders = errors.New("nats: no answer")
-	// errOtherConnection: what a turn reads must come over the connection over
-	// which it inspected the stream. Behind another one the stream may have
-	// lost its tail, and the word of it may come later than its messages.
-	errOtherConnection = errors.New("the connection is another one")
-)
+var errNoResponders = errors.New("nats: no answer")
+
+// facts are what the stream says about itself over the member's connection.
+func (m *simMember) facts() StreamFacts {
+	f := m.world.stream.facts()
+	f.Connection = uint64(m.conn)
+	return f
+}
 
 // request sends requests to NATS one after another. An unanswered one is
 // repeated once, as the shell does; then the whole fails.
@@ -426,7 +421,7 @@ func (m *simMember) request(turn Turn, steps []func(), op string, done func(now 
 		}
 		noRequest, noReply := w.chance(trouble), w.chance(trouble)
 		w.after(w.hop(), func() {
-			if noRequest || !m.connected || conn != m.conn || turn >= 0 && conn != m.turnConn {
+			if noRequest || !m.connected || conn != m.conn {
 				w.after(natsDeadline, func() { finish(errNoResponders) })
 				return
 			}
@@ -449,137 +444,4 @@ func (m *simMember) request(turn Turn, steps []func(), op string, done func(now 
 		})
 	}
 	step(0)
-}
-
-// sweep deletes all consumers but one.
-func (s *simStream) sweep(keep string) {
-	for _, c := range append([]*simConsumer{}, s.consumers...) {
-		if c.name != keep {
-			s.world.note("server: consumer %s is deleted", c.name)
-			s.delete(c.name)
-		}
-	}
-}
-
-// watch asks the stream about itself at every renewal, and tells about the
-// connection.
-func (m *simMember) watch() {
-	life := m.life
-	m.world.after(simRenew, func() {
-		if m.life != life || !m.alive {
-			return
-		}
-		m.process(func(time.Time) {
-			if m.life == life {
-				m.check()
-				m.watch()
-			}
-		})
-	})
-}
-
-// check brings what the stream says about itself, if it answers.
-func (m *simMember) check() {
-	w := m.world
-	if !m.connected {
-		return
-	}
-	var facts StreamFacts
-	m.request(-1, []func(){func() { facts = w.stream.facts() }}, "check", func(now time.Time, err error) {
-		switch {
-		case err != nil:
-		case m.lost:
-			m.lost = false
-			w.note("%s: the connection is back", m.name)
-			m.part.Reconnected(now, facts)
-		default:
-			m.part.StreamChecked(now, facts)
-		}
-	})
-}
-
-// disconnect cuts the connection for so long.
-func (m *simMember) disconnect(d time.Duration) {
-	w := m.world
-	if !m.connected || !m.alive {
-		return
-	}
-	w.note("FAULT %s: loses its connection to NATS for %s", m.name, d)
-	m.connected = false
-	m.conn++
-	life := m.life
-	if f := m.fetch; f != nil {
-		w.after(simFetchWait, func() { f.finish(nil) })
-	}
-	w.after(w.hop(), func() {
-		m.process(func(now time.Time) {
-			if life == m.life {
-				m.lost = true
-				m.part.Connected(now, false)
-			}
-		})
-	})
-	w.after(d, func() {
-		m.connected = true
-		w.after(w.hop(), func() {
-			m.process(func(time.Time) {
-				if life == m.life {
-					m.check()
-				}
-			})
-		})
-	})
-}
-
-func (m *simMember) freeze(d time.Duration) {
-	w := m.world
-	if m.frozen || !m.alive {
-		return
-	}
-	w.note("FAULT %s: is frozen for %s", m.name, d)
-	m.frozen = true
-	life := m.life
-	w.after(d, func() {
-		if life == m.life {
-			m.thaw()
-		}
-	})
-}
-
-func (m *simMember) thaw() {
-	if !m.frozen {
-		return
-	}
-	m.world.note("%s: goes on", m.name)
-	m.frozen = false
-	backlog := m.backlog
-	m.backlog = nil
-	for _, event := range backlog {
-		m.process(event)
-	}
-}
-
-// crash ends the process without a word. Its pulls stay outstanding and its
-// requests are under way.
-func (m *simMember) crash() {
-	if !m.alive {
-		return
-	}
-	m.world.note("FAULT %s: crashes", m.name)
-	m.alive, m.frozen, m.backlog = false, false, nil
-	m.life++
-	m.timer++
-}
-
-func (m *simMember) stop() {
-	if !m.alive {
-		return
-	}
-	m.world.note("FAULT %s: is asked to stop", m.name)
-	life := m.life
-	m.process(func(now time.Time) {
-		if life == m.life {
-			m.part.Stop(now)
-		}
-	})
 }

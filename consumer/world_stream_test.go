@@ -131,7 +131,7 @@ func (s *simStream) create(name string, from uint64) error {
 	if from > s.last()+1 {
 		s.world.note("server: consumer %s begins at %d, above %d: what is published between is never delivered", name, from, s.last()+1)
 	}
-	c := &simConsumer{stream: s, name: name, next: from, floor: delivery{stream: from - 1}, deliveries: map[uint64]uint64{}}
+	c := &simConsumer{stream: s, name: name, next: from, floor: simDelivery{stream: from - 1}, deliveries: map[uint64]uint64{}}
 	if s.leader != "" {
 		c.leader = pick(s.world, s.leader, s.world.server())
 	}
@@ -152,10 +152,20 @@ func (s *simStream) delete(name string) {
 	c.pulls = nil
 }
 
+// sweep deletes all consumers but one.
+func (s *simStream) sweep(keep string) {
+	for _, c := range append([]*simConsumer{}, s.consumers...) {
+		if c.name != keep {
+			s.world.note("server: consumer %s is deleted", c.name)
+			s.delete(c.name)
+		}
+	}
+}
+
 var errConsumerDeleted = errors.New("nats: consumer deleted")
 
-// delivery is what the server knows of one delivered message.
-type delivery struct{ stream, consumer uint64 }
+// simDelivery is what the server knows of one delivered message.
+type simDelivery struct{ stream, consumer uint64 }
 
 // simConsumer is a durable pull consumer: start sequence, AckAll, one queue of
 // pulls whoever sent them.
@@ -164,9 +174,9 @@ type simConsumer struct {
 	name       string
 	next       uint64 // the stream sequence to look at next
 	delivered  uint64 // consumer sequence of the last message delivered
-	floor      delivery
-	pending    []delivery // delivered, not acknowledged, by consumer sequence
-	again      []uint64   // stream sequences to deliver again
+	floor      simDelivery
+	pending    []simDelivery // delivered, not acknowledged, by consumer sequence
+	again      []uint64      // stream sequences to deliver again
 	deliveries map[uint64]uint64
 	pulls      []*simPull
 	edited     string
@@ -209,8 +219,8 @@ func (c *simConsumer) pump() {
 		}
 		c.delivered++
 		c.deliveries[m.seq()]++
-		c.pending = slices.DeleteFunc(c.pending, func(d delivery) bool { return d.stream == m.seq() })
-		c.pending = append(c.pending, delivery{stream: m.seq(), consumer: c.delivered})
+		c.pending = slices.DeleteFunc(c.pending, func(d simDelivery) bool { return d.stream == m.seq() })
+		c.pending = append(c.pending, simDelivery{stream: m.seq(), consumer: c.delivered})
 		p.count--
 		p.bytes -= m.size()
 		p.fetch.deliver(m, c.delivered, c.deliveries[m.seq()])
@@ -264,12 +274,12 @@ func (c *simConsumer) numPending() uint64 {
 
 // ack is AckAll, compared by consumer sequence as the server does: an
 // acknowledgement at or below the floor does nothing.
-func (c *simConsumer) ack(d delivery) {
+func (c *simConsumer) ack(d simDelivery) {
 	if d.consumer <= c.floor.consumer {
 		return
 	}
 	c.floor = d
-	c.pending = slices.DeleteFunc(c.pending, func(p delivery) bool { return p.consumer <= d.consumer })
+	c.pending = slices.DeleteFunc(c.pending, func(p simDelivery) bool { return p.consumer <= d.consumer })
 }
 
 // redeliver is what a short AckWait does to everything that is not acknowledged.
@@ -298,7 +308,7 @@ type simFetch struct {
 // deliver sends a message to the client, in order behind what was sent before.
 func (f *simFetch) deliver(m *message, consumer, deliveries uint64) {
 	w := f.member.world
-	r := Received{Fragment: m.fragment, Consumer: consumer, Deliveries: deliveries, Orphan: m.orphan}
+	r := Received{Fragment: m.fragment, Consumer: consumer, Deliveries: deliveries, Orphan: m.orphan, Connection: uint64(f.conn)}
 	f.arrives = max(f.arrives, w.now+w.hop())
 	w.after(f.arrives-w.now, func() {
 		switch {

@@ -23,6 +23,7 @@ import (
 //
 //	world_test.go           runs seeds, prints the trace of one that fails
 //	world_member_test.go    carries out the actions of a Partition
+//	world_process_test.go   what happens to its process and its connection
 //	world_stream_test.go    the stream, its consumers and their pulls
 //	world_database_test.go  the network to the reference store
 //	world_faults_test.go    what goes wrong
