@@ -73,6 +73,7 @@ func (a *app) load() (*Config, error) {
 	if path == "" {
 		path = a.env["LOBSINK_CONFIG"]
 	}
+	a.warnOfVariables()
 	if path != "" {
 		keys, fileFaults := loadFile(&c, path)
 		faults = append(faults, fileFaults...)
@@ -103,6 +104,26 @@ func (a *app) load() (*Config, error) {
 		return nil, misconfigured("configuration: %w%s", err, originText(origins))
 	}
 	return &c, nil
+}
+
+// warnOfVariables tells of variables that look like a misspelt setting. Others
+// are left alone: Kubernetes makes LOBSINK_PORT and the like for a service of that
+// name.
+func (a *app) warnOfVariables() {
+	const prefix = "LOBSINK_"
+	known := []string{"CONFIG"}
+	for i := range settings {
+		known = append(known, strings.TrimPrefix(settings[i].variable(), prefix))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.env)) {
+		short, ours := strings.CutPrefix(name, prefix)
+		if !ours || slices.Contains(known, short) {
+			continue
+		}
+		if near := nearest(short, known); near != "" {
+			fmt.Fprintf(a.stderr, "lobsink: warning: nothing reads %s; did you mean %s?\n", name, prefix+near)
+		}
+	}
 }
 
 // originText says where the settings come from that are not defaults: a fault

@@ -48,6 +48,9 @@ itself then, and makes them.`,
   lobsink setup --nats nats://nats:4222 --store postgres://lobsink@db/docs --partitions 16 --replicas 3`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if replicas < 1 {
+				return usage("--replicas: %d is too few; write at least 1", replicas)
+			}
 			cfg, err := a.load()
 			if err != nil {
 				return err
