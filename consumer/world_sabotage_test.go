@@ -53,6 +53,9 @@ var sabotages = []struct {
 	{"on a replicated stream only one unchanged leader vouches for its end", []edit{
 		{"receive.go", `p.atEnd(l, l.Leader == "" || known && l.Leader == l.ConsumerLeader)`, `p.atEnd(l, known || true)`},
 	}, `document|the checkpoint is`},
+	{"a turn reads over one connection", []edit{
+		{"receive.go", "case r.Connection != p.connection:", "case false:"},
+	}, `document|the checkpoint is`},
 	{"a redelivered message is doubt, and sequences rise", []edit{
 		{"receive.go", "case f.Seq <= p.known():", "case false:"},
 		{"receive.go", "case r.Deliveries != 1:", "case false:"},
