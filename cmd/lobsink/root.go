@@ -89,6 +89,13 @@ Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 	root.PersistentFlags().StringVarP(&a.flags.config, "config", "c", "", "read settings from this YAML `file` (env LOBSINK_CONFIG)")
 	a.flags.add(root.PersistentFlags(), "nats", "nats_creds", "store", "stream", "data_dir", "log_level", "log_format")
 	root.AddCommand(a.commands()...)
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = helpTopic
+			cmd.Example = "  lobsink help doc cat"
+		}
+	}
 	return root
 }
 
@@ -118,6 +125,14 @@ func asGroup(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.SuggestionsMinimumDistance = 2
+}
+
+// helpTopic refuses help about a command that there is not.
+func helpTopic(cmd *cobra.Command, args []string) error {
+	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+		return usage("there is no command %q", strings.Join(args, " "))
+	}
+	return nil
 }
 
 // arguments makes a wrong number of arguments wrong usage.

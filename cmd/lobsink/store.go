@@ -53,7 +53,11 @@ func openReader(ctx context.Context, cfg *Config) (lobwriter.Reader, error) {
 	if u.path == "" {
 		return nil, errNoPostgres
 	}
-	return sqlite.OpenReader(ctx, sqlite.Options{Path: u.path})
+	r, err := sqlite.OpenReader(ctx, sqlite.Options{Path: u.path})
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return r, nil
 }
 
 // setupStore makes the tables, or brings them to this program's version. It
@@ -66,7 +70,8 @@ func setupStore(ctx context.Context, cfg *Config) (from, to int64, err error) {
 	if u.path == "" {
 		return 0, 0, errNoPostgres
 	}
-	return sqlite.Setup(ctx, sqlite.Options{Path: u.path})
+	from, to, err = sqlite.Setup(ctx, sqlite.Options{Path: u.path})
+	return from, to, fileError(err)
 }
 
 // removeStore drops the tables, and with them all documents.
@@ -87,4 +92,13 @@ func (c *Config) storeURL() (storeURL, error) {
 		return u, misconfigured("store: %w", err)
 	}
 	return u, nil
+}
+
+// fileError has what is transient of a file fail: there is no other machine that
+// could be unreachable.
+func fileError(err error) error {
+	if lobwriter.KindOf(err) == lobwriter.Transient {
+		return withCode(exitFailed, err)
+	}
+	return err
 }
