@@ -3,10 +3,10 @@ package consumer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +20,7 @@ import (
 type source struct {
 	js          jetstream.JetStream
 	conn        *nats.Conn
+	api         string // what API subjects begin with
 	name        string
 	layout      Layout
 	maxFragment int
@@ -53,49 +54,79 @@ func factsOf(info *jetstream.StreamInfo) StreamFacts {
 	return f
 }
 
+// message reads a stored message; nil when it is not stored. It asks the
+// stream's leader: jetstream.Stream.GetMsg asks any replica, and takes a message
+// without payload whose headers have a Status for an error.
+func (s *source) message(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	err := request(ctx, func(ctx context.Context) error {
+		m, err := s.conn.RequestWithContext(ctx, s.api+"STREAM.MSG.GET."+s.name, fmt.Appendf(nil, `{"seq":%d}`, seq))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(m.Data, &answer)
+	})
+	switch e := answer.Error; {
+	case err != nil:
+		return nil, err
+	case e != nil && e.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, nil
+	case e != nil:
+		return nil, e
+	case answer.Message == nil:
+		return nil, fmt.Errorf("no message in the answer to a request for message %d", seq)
+	}
+	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: seq, Data: answer.Message.Data, Time: answer.Message.Time}
+	if len(answer.Message.Header) > 0 {
+		m.Header, err = nats.DecodeHeadersMsg(answer.Message.Header)
+	}
+	return m, err
+}
+
 // timeOf returns the time of a message; 0 when it is not stored.
-func timeOf(ctx context.Context, st jetstream.Stream, seq uint64) (int64, error) {
+func (s *source) timeOf(ctx context.Context, seq uint64) (int64, error) {
 	if seq == 0 {
 		return 0, nil
 	}
-	var ns int64
-	err := request(ctx, func(ctx context.Context) error {
-		m, err := st.GetMsg(ctx, seq)
-		if err == nil {
-			ns = m.Time.UnixNano()
-		}
-		return err
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, nil
+	m, err := s.message(ctx, seq)
+	if err != nil || m == nil {
+		return 0, err
 	}
-	return ns, err
+	return m.Time.UnixNano(), nil
 }
 
 func (s *source) inspect(ctx context.Context, checkpoint, highest lobwriter.Position) (Inspection, error) {
-	f, st, err := s.facts(ctx)
+	f, _, err := s.facts(ctx)
 	if err != nil {
 		return Inspection{}, err
 	}
 	in := Inspection{StreamFacts: f}
-	if in.CheckpointTime, err = timeOf(ctx, st, checkpoint.Seq); err != nil {
+	if in.CheckpointTime, err = s.timeOf(ctx, checkpoint.Seq); err != nil {
 		return Inspection{}, err
 	}
-	in.HighestTime, err = timeOf(ctx, st, highest.Seq)
+	in.HighestTime, err = s.timeOf(ctx, highest.Seq)
 	return in, err
 }
 
 // look asks stream and consumer, in this order: what the consumer has delivered
 // by then includes everything up to the stream's last message of before.
 func (s *source) look(ctx context.Context, p *puller, last lobwriter.Position) (Look, error) {
-	f, st, err := s.facts(ctx)
+	f, _, err := s.facts(ctx)
 	if err != nil {
 		return Look{}, err
 	}
 	l := Look{StreamFacts: f}
 	if last.Seq == f.Last.Seq {
 		l.LastTime = f.Last.Time
-	} else if l.LastTime, err = timeOf(ctx, st, last.Seq); err != nil {
+	} else if l.LastTime, err = s.timeOf(ctx, last.Seq); err != nil {
 		return Look{}, err
 	}
 	var info *jetstream.ConsumerInfo
@@ -150,7 +181,7 @@ func (s *source) open(ctx context.Context, cfg jetstream.ConsumerConfig) (*pulle
 	if err != nil {
 		return nil, err
 	}
-	return &puller{source: s, consumer: c, config: cfg, kept: map[uint64]jetstream.Msg{}}, nil
+	return &puller{source: s, consumer: c, config: cfg, kept: map[uint64]string{}}, nil
 }
 
 // sweep deletes the consumers whose names begin with prefix, but one.
@@ -173,151 +204,28 @@ func (s *source) sweep(ctx context.Context, prefix, keep string) error {
 	return errors.Join(failed, names.Err())
 }
 
-// puller reads from one consumer and keeps the handles to acknowledge by.
-type puller struct {
-	*source
-	consumer jetstream.Consumer
-	config   jetstream.ConsumerConfig
-
-	mu     sync.Mutex
-	kept   map[uint64]jetstream.Msg // the last message of each delivery
-	halted chan struct{}            // closed to end the fetch under way
-}
-
-// fetchMessages is how many messages one fetch asks for at most: 1,000 reach
-// the server's full speed (measured with 200 B and 2 KB fragments).
-const fetchMessages = 1000
-
-// begin prepares a fetch that halt can end.
-func (p *puller) begin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.halted = make(chan struct{})
-}
-
-func (p *puller) halt() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.halted:
-	default:
-		close(p.halted)
-	}
-}
-
-// fetch reads messages and hands them over as they come. quiet tells that it
-// ended without any because the server had none. The error is the consumer's
-// own; no answer from NATS is not an error.
-func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, deliver func([]Received)) (quiet bool, err error) {
-	p.mu.Lock()
-	halted := p.halted
-	p.mu.Unlock()
-	if !p.conn.IsConnected() {
-		return false, pause(ctx, halted, wait)
-	}
-	// The server answers after nine tenths of the deadline that there is
-	// nothing; reaching the deadline itself means that nobody answered.
-	fetching, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	batch, err := p.consumer.Fetch(fetchMessages, jetstream.FetchMaxBytes(int(maxBytes)), jetstream.FetchContext(fetching))
-	if err != nil {
-		if p.conn.IsConnected() && ctx.Err() == nil {
-			return false, err
-		}
-		return false, pause(ctx, halted, wait)
-	}
-	count := 0
-	for open := true; open; {
-		select {
-		case m, ok := <-batch.Messages():
-			if open = ok; ok {
-				got := p.collect(m, batch.Messages())
-				count += len(got)
-				deliver(got)
-			}
-		case <-halted:
-			return false, nil
-		case <-ctx.Done():
-			return false, nil
-		}
-	}
-	switch err := batch.Error(); {
-	case err == nil, errors.Is(err, jetstream.ErrBatchCompleted):
-		return count == 0 && p.conn.IsConnected(), nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, nil
-	case errors.Is(err, jetstream.ErrServerShutdown), errors.Is(err, nats.ErrConnectionClosed), !p.conn.IsConnected():
-		return false, pause(ctx, halted, wait)
-	default:
-		return false, err
-	}
-}
-
-// pause waits while NATS does not answer. It never returns an error.
-func pause(ctx context.Context, halted <-chan struct{}, wait time.Duration) error {
-	select {
-	case <-time.After(wait):
-	case <-halted:
-	case <-ctx.Done():
-	}
-	return nil
-}
-
-// deliverAtOnce is how many messages are handed over together at most, so that
-// flushing begins before a long fetch has ended.
-const deliverAtOnce = 256
-
-// collect turns a message, and what is there behind it, into fragments. The
-// last one's handle is kept.
-func (p *puller) collect(first jetstream.Msg, more <-chan jetstream.Msg) []Received {
-	out := make([]Received, 0, len(more)+1)
-	last := first
-	out = append(out, p.received(first))
-	for len(out) < deliverAtOnce {
-		select {
-		case m, ok := <-more:
-			if !ok {
-				return p.keep(out, last)
-			}
-			last = m
-			out = append(out, p.received(m))
-			continue
-		default:
-		}
-		break
-	}
-	return p.keep(out, last)
-}
-
-func (p *puller) keep(out []Received, last jetstream.Msg) []Received {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kept[out[len(out)-1].Fragment.Seq] = last
-	return out
-}
-
 // received turns a message into a fragment. What breaks a rule becomes a hole,
 // or an orphan where not even the key can be read.
-func (p *puller) received(m jetstream.Msg) Received {
+func (s *source) received(m *nats.Msg) Received {
 	var r Received
-	meta, err := m.Metadata()
+	at, err := parseReply(m.Reply)
 	if err != nil {
 		// Not a message of a consumer: its sequences stay 0, which is doubt.
 		return r
 	}
-	r.Consumer, r.Deliveries = meta.Sequence.Consumer, meta.NumDelivered
+	r.Consumer, r.Deliveries = at.consumer, at.deliveries
 	f := &r.Fragment
-	f.Seq, f.Time = meta.Sequence.Stream, meta.Timestamp.UnixNano()
+	f.Seq, f.Time = at.stream, at.time
 	// nats.go keeps headers and payload in one array: a copy frees the headers.
-	f.Data = bytes.Clone(m.Data())
+	f.Data = bytes.Clone(m.Data)
 
-	partition, token, err := p.layout.Parse(m.Subject())
+	partition, token, err := s.layout.Parse(m.Subject)
 	if err != nil {
 		r.Stray = fmt.Errorf("message %d: %w", f.Seq, err)
 		return r
 	}
-	if want := PartitionOf(token, p.layout.Partitions); want != partition {
-		r.Stray = fmt.Errorf("message %d on %s belongs to partition %d, not %d: the stream's subject transform was edited", f.Seq, m.Subject(), want, partition)
+	if want := PartitionOf(token, s.layout.Partitions); want != partition {
+		r.Stray = fmt.Errorf("message %d on %s belongs to partition %d, not %d: the stream's subject transform was edited", f.Seq, m.Subject, want, partition)
 		return r
 	}
 	if f.Key, err = Key(token); err != nil {
@@ -325,35 +233,11 @@ func (p *puller) received(m jetstream.Msg) Received {
 		f.Hole = &batcher.Reason{Code: CodeBadKey, Text: err.Error()}
 		return r
 	}
-	head, reason := ParseHeader(m.Headers())
+	head, reason := ParseHeader(m.Header)
 	f.Final, f.Index, f.Total = head.Final, head.Index, head.Total
 	if reason == nil {
-		reason = CheckText(f.Data, p.maxFragment)
+		reason = CheckText(f.Data, s.maxFragment)
 	}
 	f.Hole = reason
 	return r
-}
-
-// ack acknowledges the kept message with that sequence and everything before
-// it, and waits for the confirmation.
-func (p *puller) ack(ctx context.Context, seq uint64) error {
-	p.mu.Lock()
-	m := p.kept[seq]
-	p.mu.Unlock()
-	if m == nil {
-		return fmt.Errorf("message %d was not kept", seq)
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := m.DoubleAck(ctx); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for k := range p.kept {
-		if k <= seq {
-			delete(p.kept, k)
-		}
-	}
-	return nil
 }

@@ -2,12 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // publishLetters publishes dead letters in order, each until it is confirmed.
@@ -39,22 +37,12 @@ func (o *owner) letter(ctx context.Context, r *Refused) Letter {
 		Stream: o.cfg.Stream, DatabaseID: o.binding.DatabaseID, Life: o.binding.Life,
 		Seq: f.Seq, Generation: r.Generation, Key: f.Key, Time: f.Time, Data: f.Data, Reason: r.Reason,
 	}
-	err := request(ctx, func(ctx context.Context) error {
-		st, err := o.stream.js.Stream(ctx, o.cfg.Stream)
-		if err != nil {
-			return err
-		}
-		m, err := st.GetMsg(ctx, f.Seq)
-		if err != nil {
-			return err
-		}
-		if m.Time.UnixNano() == f.Time {
-			l.Subject, l.Header = m.Subject, m.Header
-		}
-		return nil
-	})
+	m, err := o.stream.message(ctx, f.Seq)
+	if err == nil && m != nil && m.Time.UnixNano() == f.Time {
+		l.Subject, l.Header = m.Subject, m.Header
+	}
 	if l.Subject == "" {
-		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		if err != nil {
 			o.log.Debug("original message not read again", "seq", f.Seq, "err", err)
 		}
 		if token, err := Token(f.Key); err == nil {

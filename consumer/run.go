@@ -89,7 +89,9 @@ var errStopped = errors.New("stopped")
 func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, error) {
 	var js jetstream.JetStream
 	var err error
+	api := jetstream.DefaultAPIPrefix
 	if cfg.Domain != "" {
+		api = "$JS." + cfg.Domain + ".API."
 		js, err = jetstream.NewWithDomain(cfg.NATS, cfg.Domain)
 	} else {
 		js, err = jetstream.New(cfg.NATS)
@@ -124,7 +126,7 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 		return nil, err
 	}
 	m.layout = layout
-	m.stream = &source{js: js, conn: cfg.NATS, name: cfg.Stream, layout: layout, maxFragment: cfg.MaxFragment}
+	m.stream = &source{js: js, conn: cfg.NATS, api: api, name: cfg.Stream, layout: layout, maxFragment: cfg.MaxFragment}
 	m.retrying = lobwriter.Retry(cfg.Store, lobwriter.RetryOptions{
 		AttemptTimeout: cfg.FlushTimeout,
 		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
