@@ -281,7 +281,7 @@ func (w *world) unsettled() string {
 			// Left behind by a sweep that failed; the next claim sweeps again.
 		case c.edited != "":
 			return "the edited consumer is still used"
-		case len(c.pending) > 0:
+		case len(c.pending) > 0 && c.pending[0].consumer > c.floor.consumer:
 			return fmt.Sprintf("message %d is not acknowledged", c.pending[0].stream)
 		}
 	}
