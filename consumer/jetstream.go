@@ -26,9 +26,13 @@ type source struct {
 	maxFragment int
 }
 
+// connection numbers the connections to NATS, one after the other.
+func (s *source) connection() uint64 { return s.conn.Stats().Reconnects }
+
 // facts asks the stream about itself.
 func (s *source) facts(ctx context.Context) (StreamFacts, jetstream.Stream, error) {
 	var st jetstream.Stream
+	over := s.connection()
 	err := request(ctx, func(ctx context.Context) (err error) {
 		st, err = s.js.Stream(ctx, s.name)
 		return err
@@ -36,7 +40,11 @@ func (s *source) facts(ctx context.Context) (StreamFacts, jetstream.Stream, erro
 	if err != nil {
 		return StreamFacts{}, nil, err
 	}
-	return factsOf(st.CachedInfo()), st, nil
+	f := factsOf(st.CachedInfo())
+	if f.Connection = over; s.connection() != over {
+		return StreamFacts{}, nil, errors.New("the connection broke while the stream was asked about itself")
+	}
+	return f, st, nil
 }
 
 func factsOf(info *jetstream.StreamInfo) StreamFacts {

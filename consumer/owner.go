@@ -220,7 +220,8 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 }
 
 func (o *owner) renew(ctx context.Context, a DoRenew) {
-	call, cancel := context.WithTimeout(ctx, o.cfg.Lease)
+	// One that hangs leaves time for others before the lease runs out.
+	call, cancel := context.WithTimeout(ctx, o.cfg.Renew)
 	defer cancel()
 	sent := time.Now()
 	f, err := o.store.Renew(call, a.Claim, o.cfg.Lease)

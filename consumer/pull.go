@@ -170,6 +170,10 @@ func (p *puller) collect(first *nats.Msg, more <-chan *nats.Msg) (out []Received
 		}
 		break
 	}
+	over := p.connection()
+	for i := range out {
+		out[i].Connection = over
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept[out[len(out)-1].Fragment.Seq] = last.Reply
