@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed sqlite/*.sql all:postgres
+//go:embed sqlite/*.sql postgres/*.sql
 var files embed.FS
 
 // SQLite returns the migrations of the SQLite store.

@@ -41,6 +41,10 @@ type Config struct {
 	HTTP    string
 	DataDir string
 
+	// tables is what the names of the tables begin with; "": lobsink_. It is
+	// no setting: only the demo has tables of its own.
+	tables string
+
 	LogLevel  slog.Level
 	LogFormat telemetry.Format
 }

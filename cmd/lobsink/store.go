@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/postgres"
 	"github.com/lobsink/lobsink/lobwriter/sqlite"
 )
 
 // The switch from a store URL to a store: one function for each thing that a
 // command does with a database.
-
-var errNoPostgres = misconfigured("this build has no PostgreSQL store yet; use --store sqlite:PATH")
 
 // lockStore makes this process the only one that runs on the database, where that
 // is how the database is shared; it waits for another one to end. A database that
@@ -39,9 +38,19 @@ func openStore(ctx context.Context, cfg *Config) (lobwriter.Store, error) {
 		return nil, err
 	}
 	if u.path == "" {
-		return nil, errNoPostgres
+		return opened(postgres.Open(ctx, cfg.postgres(u)))
 	}
-	return sqlite.Open(ctx, sqlite.Options{Path: u.path, ChunkBytes: int(cfg.ChunkBytes), Exclusive: true})
+	o := cfg.sqliteFile(u)
+	o.Exclusive = true
+	return opened(sqlite.Open(ctx, o))
+}
+
+// opened keeps a nil pointer from becoming an interface that is not nil.
+func opened[S lobwriter.Store](s S, err error) (lobwriter.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // openReader opens a reader, which works while owners write.
@@ -51,9 +60,13 @@ func openReader(ctx context.Context, cfg *Config) (lobwriter.Reader, error) {
 		return nil, err
 	}
 	if u.path == "" {
-		return nil, errNoPostgres
+		r, err := postgres.OpenReader(ctx, cfg.postgres(u))
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
-	r, err := sqlite.OpenReader(ctx, sqlite.Options{Path: u.path})
+	r, err := sqlite.OpenReader(ctx, cfg.sqliteFile(u))
 	if err != nil {
 		return nil, fileError(err)
 	}
@@ -68,9 +81,9 @@ func setupStore(ctx context.Context, cfg *Config) (from, to int64, err error) {
 		return 0, 0, err
 	}
 	if u.path == "" {
-		return 0, 0, errNoPostgres
+		return postgres.Setup(ctx, cfg.postgres(u))
 	}
-	from, to, err = sqlite.Setup(ctx, sqlite.Options{Path: u.path})
+	from, to, err = sqlite.Setup(ctx, cfg.sqliteFile(u))
 	return from, to, fileError(err)
 }
 
@@ -81,9 +94,17 @@ func removeStore(ctx context.Context, cfg *Config) error {
 		return err
 	}
 	if u.path == "" {
-		return errNoPostgres
+		return postgres.Remove(ctx, cfg.postgres(u))
 	}
-	return sqlite.Remove(ctx, sqlite.Options{Path: u.path})
+	return sqlite.Remove(ctx, cfg.sqliteFile(u))
+}
+
+func (c *Config) postgres(u storeURL) postgres.Options {
+	return postgres.Options{URL: u.postgres, Prefix: c.tables, ChunkBytes: int(c.ChunkBytes), Lease: c.Lease, FlushTimeout: c.FlushTimeout}
+}
+
+func (c *Config) sqliteFile(u storeURL) sqlite.Options {
+	return sqlite.Options{Path: u.path, Prefix: c.tables, ChunkBytes: int(c.ChunkBytes)}
 }
 
 func (c *Config) storeURL() (storeURL, error) {

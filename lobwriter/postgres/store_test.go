@@ -1,0 +1,125 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lobsink/lobsink/internal/pgtest"
+	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/lobtest"
+	"github.com/lobsink/lobsink/lobwriter/postgres"
+)
+
+// shared is the server of tests that do not stop it.
+var shared *pgtest.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		s, err := pgtest.New()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer s.Close()
+		shared = s
+		return m.Run()
+	}())
+}
+
+// database makes a set-up, empty database.
+func database(t testing.TB, s *pgtest.Server) postgres.Options {
+	t.Helper()
+	o := postgres.Options{URL: s.CreateDatabase(t)}
+	if from, to, err := postgres.Setup(context.Background(), o); err != nil || from != 0 || to == 0 {
+		t.Fatalf("set up from %d to %d: %v", from, to, err)
+	}
+	return o
+}
+
+func open(t testing.TB, o postgres.Options) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func openReader(t testing.TB, o postgres.Options) *postgres.Reader {
+	t.Helper()
+	r, err := postgres.OpenReader(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// query runs statements behind lobsink's back.
+func query(t testing.TB, o postgres.Options, sql string, args ...any) {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), o.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(context.Background(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestContract(t *testing.T) {
+	lobtest.Test(t, func(t *testing.T) lobtest.Fixture {
+		o := database(t, shared)
+		return lobtest.Fixture{
+			Store:  open(t, o),
+			Reader: openReader(t, o),
+			Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
+			Hold:   func(t testing.TB, partition int) func() { return hold(t, o, partition) },
+			Sabotage: func(t testing.TB, key string) {
+				query(t, o, `update lobsink_chunks set body = 'x' || substr(body, 2)
+					where document = (select id from lobsink_documents where doc_key = $1)`, key)
+			},
+		}
+	})
+}
+
+// hold locks the fence row as a flush under way does.
+func hold(t testing.TB, o postgres.Options, partition int) func() {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), o.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := c.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(context.Background(), `select from lobsink_fences where partition = $1 for update`, partition); err != nil {
+		t.Fatal(err)
+	}
+	return func() { c.Close(context.Background()) }
+}
+
+var stream = lobwriter.Stream{Name: "FRAGMENTS", Created: 1, Partitions: 4}
+
+// claim binds the store and claims a partition.
+func claim(t testing.TB, s lobwriter.Store, partition int) *lobtest.Owner {
+	t.Helper()
+	if _, err := s.Bind(context.Background(), stream); err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Claim(context.Background(), lobwriter.ClaimRequest{
+		Partition: partition, MemberID: "00000000000000aa", ClaimID: "00000000000000cc", Lease: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &lobtest.Owner{Store: s, Claim: c, Rows: map[string]lobwriter.Row{}}
+}
