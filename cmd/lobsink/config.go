@@ -101,6 +101,11 @@ func (c *Config) Embedded() bool { return c.NATS == "" }
 // sqlite reports whether the store is a SQLite file.
 func (c *Config) sqlite() bool { return strings.HasPrefix(c.Store, "sqlite:") }
 
+// defaultStore reports whether nobody said another store.
+func (c *Config) defaultStore() bool {
+	return c.Store == "sqlite:"+filepath.Join(c.DataDir, "lobsink.db")
+}
+
 // driver is the name of the store in metrics.
 func (c *Config) driver() string {
 	if c.sqlite() {

@@ -102,8 +102,10 @@ Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 // commands returns all commands, in the order of the help.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
+		a.demoCommand(),
 		a.runCommand(),
 		a.setupCommand(),
+		a.publishCommand(),
 		a.documentCommand(),
 		a.deadLetterCommand(),
 		a.versionCommand(),

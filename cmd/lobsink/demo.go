@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-isatty"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/lobsink/lobsink/consumer"
+	"github.com/lobsink/lobsink/internal/demo"
+	"github.com/lobsink/lobsink/internal/embednats"
+	"github.com/lobsink/lobsink/internal/publish"
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// The demo has a stream and tables of its own, so that it may run beside a real
+// deployment.
+const (
+	demoStream = "LOBSINK_DEMO"
+	demoRoot   = "lobsink-demo"
+	demoTables = "lobsink_demo_"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	out := newOutput()
+	d := &demonstration{app: a}
+	var noXML bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Publish, store, read back and compare, all in one",
+		Long: `Publishes real XML documents and generated report rows, interleaved over many
+documents, stores them, reads every document back, and says whether each byte is
+where it belongs.
+
+Without --nats and --store everything happens in a temporary folder, with a NATS
+server and a SQLite file of its own; no port is opened. With them it uses the
+stream ` + demoStream + ` and tables ` + demoTables + `*, which it removes at the end.`,
+		Example: `  lobsink demo
+  lobsink demo --documents 1000 --fragments 200000
+  lobsink demo --xml ./reports --keep ./demo-data
+  lobsink demo --nats nats://127.0.0.1:4222 --store postgres://lobsink@db/docs -o json`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.o.Bundle = !noXML && len(d.o.Paths) == 0
+			return d.run(cmd.Context(), out)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&d.o.Documents, "documents", 200, "`number` of generated documents")
+	f.IntVar(&d.o.Fragments, "fragments", 20000, "`number` of generated fragments, over all documents")
+	f.IntVar(&d.o.Size, "size", 200, "`bytes` of a generated fragment")
+	f.Uint64Var(&d.o.Seed, "seed", 1, "`number` that decides what is generated and in which order it is published")
+	f.StringArrayVar(&d.o.Paths, "xml", nil, "publish this `file` or folder in place of the XML that comes with lobsink")
+	f.BoolVar(&noXML, "no-xml", false, "publish generated rows only")
+	f.StringVar(&d.keep, "keep", "", "keep streams and database in this `folder`")
+	a.flags.add(f, "partitions", "max_age", "chunk_bytes", "memory")
+	out.addFlag(cmd)
+	return cmd
+}
+
+// demonstration is one run of the command.
+type demonstration struct {
+	*app
+	o    demo.Options
+	keep string
+
+	cfg      *Config
+	workload *demo.Workload
+	// ours tells that the database is in the demo's own folder.
+	ours bool
+}
+
+func (d *demonstration) run(ctx context.Context, out *output) error {
+	clean, err := d.prepare()
+	if err != nil {
+		return err
+	}
+	defer clean()
+	log := d.logger(d.cfg)
+	if lvl := d.flags.given["log_level"]; d.env["LOBSINK_LOG_LEVEL"] == "" && (lvl == nil || !lvl.set) {
+		d.cfg.LogLevel = slog.LevelError // the result is what matters
+		log = d.logger(d.cfg)
+	}
+	s, err := d.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	v, took, err := d.perform(ctx, s, log)
+	if d.keep == "" {
+		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), s))
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.print(out, v, took); err != nil {
+		return err
+	}
+	if !v.Exact() {
+		return failed("what was read back is not what was published")
+	}
+	return nil
+}
+
+// prepare decides where everything is. The function that it returns removes the
+// temporary folder.
+func (d *demonstration) prepare() (clean func(), err error) {
+	if d.cfg, err = d.load(); err != nil {
+		return nil, err
+	}
+	d.o.Room = embednats.DefaultMaxPayload - demoHeaderRoom
+	if err := d.o.Validate(); err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	clean = func() {}
+	dir := d.keep
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "lobsink-demo-"); err != nil {
+			return nil, failed("the demo needs a folder: %w", err)
+		}
+		clean = func() { os.RemoveAll(dir) }
+	}
+	d.ours = d.cfg.defaultStore()
+	d.cfg.DataDir = dir
+	if d.ours {
+		d.cfg.Store = "sqlite:" + filepath.Join(dir, "lobsink.db")
+	}
+	d.cfg.Stream, d.cfg.Root, d.cfg.tables = demoStream, demoRoot, demoTables
+	return clean, nil
+}
+
+// demoHeaderRoom is what the headers of a fragment take of a message.
+const demoHeaderRoom = 1024
+
+// open makes the connections, removes what a demo that was killed left, and
+// makes streams and tables.
+func (d *demonstration) open(ctx context.Context, log *slog.Logger) (s *service, err error) {
+	s = &service{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if d.cfg.Embedded() {
+		// The folder is temporary: nothing is gained by waiting for the disk.
+		s.nats, err = embednats.Start(ctx, embednats.Options{Dir: filepath.Join(d.cfg.DataDir, "nats"), Log: log})
+		if err == nil {
+			s.conn, err = s.nats.Connect(lastingOptions(log)...)
+		}
+	} else {
+		s.conn, err = dialNATS(d.cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if room := publish.Room(s.conn); room < d.o.Room {
+		d.o.Room = room
+	}
+	if d.workload, err = demo.New(d.o); err != nil {
+		return nil, failed("%w", err)
+	}
+	if !d.ours {
+		if err := removeStore(ctx, d.cfg); err != nil {
+			return nil, err
+		}
+	}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	if err := removeStreams(ctx, js); err != nil {
+		return nil, err
+	}
+	spec := consumer.StreamSpec{Name: demoStream, Root: demoRoot, Partitions: d.cfg.DefaultPartitions(), Replicas: 1}
+	if _, err := consumer.CreateStream(ctx, js, spec); err != nil {
+		return nil, err
+	}
+	if _, err := consumer.CreateDeadStream(ctx, js, demoStream, 1); err != nil {
+		return nil, err
+	}
+	if _, _, err := setupStore(ctx, d.cfg); err != nil {
+		return nil, err
+	}
+	s.store, err = openStore(ctx, d.cfg)
+	return s, err
+}
+
+func removeStreams(ctx context.Context, js jetstream.JetStream) error {
+	for _, name := range []string{demoStream, consumer.DeadStream(demoStream)} {
+		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes what the demo made outside its own folder.
+func (d *demonstration) remove(ctx context.Context, s *service) error {
+	if !d.cfg.Embedded() {
+		js, err := jetstream.New(s.conn)
+		if err != nil {
+			return err
+		}
+		if err := removeStreams(ctx, js); err != nil {
+			return err
+		}
+	}
+	if d.ours {
+		return nil
+	}
+	return removeStore(ctx, d.cfg)
+}
+
+// perform publishes and stores at the same time, and then reads back.
+func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logger) (v demo.Verdict, took time.Duration, err error) {
+	reader, err := openReader(ctx, d.cfg)
+	if err != nil {
+		return v, 0, err
+	}
+	defer reader.Close()
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	began := time.Now()
+	go func() {
+		ended <- consumer.Run(running, stop, s.consumer(d.cfg, log, prometheus.NewRegistry(), consumer.NewStatus()))
+	}()
+	err = d.publish(ctx, s)
+	if err == nil {
+		err = d.stored(ctx, reader, ended)
+	}
+	took = time.Since(began)
+	close(stop)
+	err = errors.Join(err, <-ended)
+	if err != nil {
+		return v, took, err
+	}
+	v, err = d.workload.Check(ctx, reader)
+	return v, took, err
+}
+
+func (d *demonstration) publish(ctx context.Context, s *service) error {
+	js, err := jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(1<<20))
+	if err != nil {
+		return err
+	}
+	bar := d.progressBar(int64(d.workload.Fragments()), "publishing")
+	defer func() { _ = bar.Finish() }()
+	p := publish.New(js, publish.Options{
+		Layout: consumer.Layout{Root: demoRoot, Partitions: 1}, Run: consumer.NewID(),
+		Published: func(publish.Fragment, uint64) { _ = bar.Add(1) },
+	})
+	if err := d.workload.Each(func(f publish.Fragment) error { return p.Publish(ctx, f) }); err != nil {
+		return err
+	}
+	return p.Flush(ctx)
+}
+
+// stalledAfter is how long nothing may become stored before the demo gives up
+// waiting and says what is there.
+const stalledAfter = time.Minute
+
+// stored waits until the database has as many fragments as were published.
+func (d *demonstration) stored(ctx context.Context, r lobwriter.Reader, ended chan error) error {
+	total := int64(d.workload.Fragments())
+	bar := d.progressBar(total, "storing")
+	defer func() { _ = bar.Finish() }()
+	last, since := int64(-1), time.Now()
+	for {
+		n := int64(0)
+		_, err := eachDocument(ctx, r, lobwriter.Query{}, func(doc lobwriter.Document) error {
+			n += doc.Fragments
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		_ = bar.Set64(n)
+		if n != last {
+			last, since = n, time.Now()
+		}
+		if n >= total || time.Since(since) > stalledAfter {
+			return nil
+		}
+		select {
+		case err := <-ended:
+			ended <- nil
+			return errors.Join(errors.New("the consumer ended early"), err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (d *demonstration) print(out *output, v demo.Verdict, took time.Duration) error {
+	perWrite := 0.0
+	if v.LOBWrites > 0 {
+		perWrite = float64(v.Fragments) / float64(v.LOBWrites)
+	}
+	if out.json() {
+		return d.printJSON(struct {
+			Documents  int     `json:"documents"`
+			Fragments  int64   `json:"fragments"`
+			Bytes      int64   `json:"bytes"`
+			LOBWrites  int64   `json:"lob_writes"`
+			Missing    int     `json:"missing"`
+			Duplicates int     `json:"duplicates"`
+			OutOfOrder int     `json:"out_of_order"`
+			Differing  int     `json:"differing"`
+			Exact      bool    `json:"exact"`
+			Seconds    float64 `json:"seconds"`
+		}{v.Documents, v.Fragments, v.Bytes, v.LOBWrites, v.Missing, v.Duplicates, v.OutOfOrder, v.Differing, v.Exact(), took.Seconds()})
+	}
+	verdict := "exact: every byte of every document is where it belongs"
+	if !v.Exact() {
+		verdict = fmt.Sprintf("NOT exact: %d missing, %d duplicates, %d out of order, %s differ",
+			v.Missing, v.Duplicates, v.OutOfOrder, plural(v.Differing, "document"))
+	}
+	if err := d.printFields([]field{
+		{"documents", humanize.Comma(int64(v.Documents))},
+		{"fragments", humanize.Comma(v.Fragments)},
+		{"bytes", humanize.Comma(v.Bytes)},
+		{"LOB writes", fmt.Sprintf("%s (%.1f fragments each)", humanize.Comma(v.LOBWrites), perWrite)},
+		{"fragments/s", humanize.Comma(int64(float64(v.Fragments) / took.Seconds()))},
+		{"verdict", verdict},
+	}); err != nil {
+		return err
+	}
+	if d.keep != "" && d.ours {
+		_, err := fmt.Fprintf(d.stdout, "\nKept. Look at it with any SQLite client:\n  sqlite3 %s \"select doc_key, state, bytes from lobsink_demo_texts limit 5\"\n",
+			filepath.Join(d.keep, "lobsink.db"))
+		return err
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
