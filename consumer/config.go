@@ -51,6 +51,9 @@ type Config struct {
 	Log *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
+	// OnRetry is told of each database call that is going to be repeated; may
+	// be nil.
+	OnRetry func(op string, attempt int, err error, wait time.Duration)
 	// Status may be nil.
 	Status *Status
 }

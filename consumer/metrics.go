@@ -19,7 +19,6 @@ type Metrics struct {
 	deadLetters *prometheus.CounterVec
 	claims      prometheus.Counter
 	doubts      *prometheus.CounterVec
-	retries     *prometheus.CounterVec
 	open        *prometheus.GaugeVec
 	buffered    *prometheus.GaugeVec
 	oldest      *prometheus.GaugeVec
@@ -46,7 +45,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		deadLetters: counters("dead_letters_total", "Dead letters confirmed, by reason.", "reason"),
 		claims:      counter("claims_total", "Partitions claimed."),
 		doubts:      counters("doubts_total", "Turns dropped because ordered reading was in doubt, by reason.", "reason"),
-		retries:     counters("database_retries_total", "Database calls repeated, by kind of error.", "kind"),
 		open:        gauges("open_documents", "Documents with fragments in memory."),
 		buffered:    gauges("buffered_bytes", "Memory used by fragments and rows held."),
 		oldest:      gauges("oldest_buffer_age_seconds", "Age of the oldest fragment held."),
@@ -54,7 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		checkpoint:  gauges("checkpoint_sequence", "Stream sequence up to which everything of the partition is stored."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.doubts, m.retries,
+		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.doubts,
 			m.open, m.buffered, m.oldest, m.owned, m.checkpoint)
 	}
 	return m
@@ -107,12 +105,6 @@ func (m *Metrics) claimed() {
 func (m *Metrics) doubt(why Doubt) {
 	if m != nil && why != "" {
 		m.doubts.WithLabelValues(string(why)).Inc()
-	}
-}
-
-func (m *Metrics) retried(err error) {
-	if m != nil {
-		m.retries.WithLabelValues(lobwriter.KindOf(err).String()).Inc()
 	}
 }
 

@@ -131,7 +131,9 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 		AttemptTimeout: cfg.FlushTimeout,
 		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
 			cfg.Status.database(err)
-			m.metrics.retried(err)
+			if cfg.OnRetry != nil {
+				cfg.OnRetry(op, attempt, err, wait)
+			}
 			cfg.Log.Warn("database: will try again", "op", op, "attempt", attempt, "kind", lobwriter.KindOf(err).String(), "code", lobwriter.CodeOf(err), "wait", wait, "err", err)
 		},
 	})

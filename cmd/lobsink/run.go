@@ -100,6 +100,8 @@ type service struct {
 	nats  *embednats.Server // nil where NATS is another process
 	conn  *nats.Conn
 	store lobwriter.Store
+	// metrics of the store; nil: it has none.
+	metrics *lobwriter.Metrics
 }
 
 // openService makes the connections. It waits for the database; nil and no error
@@ -136,7 +138,8 @@ func openService(ctx context.Context, cfg *Config, log *slog.Logger, reg prometh
 			return nil, nil
 		}
 	}
-	s.store = lobwriter.Instrument(s.store, lobwriter.NewMetrics(reg, cfg.driver()))
+	s.metrics = lobwriter.NewMetrics(reg, cfg.driver())
+	s.store = lobwriter.Instrument(s.store, s.metrics)
 	return s, nil
 }
 
@@ -172,13 +175,17 @@ func (s *service) consumer(cfg *Config, log *slog.Logger, reg prometheus.Registe
 	if err != nil {
 		host = "unknown-host"
 	}
-	return consumer.Config{
+	c := consumer.Config{
 		Store: s.store, NATS: s.conn, Stream: cfg.Stream, Root: cfg.Root, Partitions: cfg.Partitions,
 		Member: lobwriter.Member{ID: consumer.NewID(), Name: host, Version: version()},
 		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory,
 		Lease: cfg.Lease, Renew: cfg.Renew, FlushTimeout: cfg.FlushTimeout, DrainTimeout: cfg.DrainTimeout,
 		Log: log, Metrics: consumer.NewMetrics(reg), Status: status,
 	}
+	if s.metrics != nil {
+		c.OnRetry = s.metrics.Retried
+	}
+	return c
 }
 
 func (s *service) close() {
