@@ -247,7 +247,7 @@ func BenchmarkFlush(b *testing.B) {
 	o := database(b, server)
 	s := open(b, o)
 	own := claim(b, s, 0)
-	text := strings.Repeat("<row n=\"1\">text and more text</row>\n", 910)[:32767]
+	text := strings.Repeat("<row n=\"1\">text and more text</row>\n", 1000)[:32767]
 	seq := uint64(0)
 	b.SetBytes(64 * int64(len(text)))
 	for b.Loop() {
