@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ type run struct {
 	t      *testing.T
 	broker *broker
 	db     *database
+	nats   string // for --nats
+	store  string // for --store
 	sink   *sink
 	prod   *producer
 	done   chan struct{} // closed when everything is published
@@ -23,28 +26,48 @@ type run struct {
 
 const streamName = "FRAGMENTS"
 
-// startRun sets everything up with a lease of 1 s and starts publishing.
-func startRun(t *testing.T, db *database, documents, fragments int, pause time.Duration) *run {
+// newRun sets everything up.
+func newRun(t *testing.T, db *database, documents, fragments int, pause time.Duration) *run {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := &run{t: t, broker: startBroker(t), db: db, done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 2))}
-	partitions := "1"
-	if db.pg != nil {
-		partitions = "4"
+	b := startBroker(t)
+	r := &run{
+		t: t, broker: b, db: db, nats: b.url(), store: db.url,
+		done: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 2)),
 	}
-	must(t, "setup", "--nats", r.broker.url(), "--store", db.url, "--partitions", partitions)
-	js := r.broker.connect()
-	r.prod = newProducer(t, js, seed, documents, fragments, pause)
+	must(t, "setup", "--nats", b.url(), "--store", db.url, "--partitions", db.partitions())
+	r.prod = newProducer(t, b.connect(), seed, documents, fragments, pause)
+	return r
+}
+
+// publish starts publishing.
+func (r *run) publish() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(r.done)
 		r.prod.run(ctx)
 	}()
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		cancel()
 		<-r.done
 	})
-	r.sink = startSink(t, "--nats", r.broker.url(), "--store", db.url, "--lease", "1s", "--flush-timeout", "800ms", "--max-age", "100ms")
+}
+
+// consume starts a lobsink, with a lease of 1 s.
+func (r *run) consume(args ...string) *sink {
+	r.t.Helper()
+	return startSink(r.t, append([]string{
+		"--nats", r.nats, "--store", r.store, "--lease", "1s", "--flush-timeout", "800ms", "--max-age", "100ms",
+	}, args...)...)
+}
+
+// startRun sets everything up and starts publishing and consuming.
+func startRun(t *testing.T, db *database, documents, fragments int, pause time.Duration) *run {
+	t.Helper()
+	r := newRun(t, db, documents, fragments, pause)
+	r.publish()
+	r.sink = r.consume()
 	return r
 }
 
@@ -61,17 +84,16 @@ func (r *run) check() {
 	js := r.broker.connect()
 	want := readTruth(t, js, streamName)
 	allPublished(t, r.prod, want)
+	if len(want.text) == 0 {
+		t.Fatal("nothing was published")
+	}
 	r.db.stored(t, want, time.Minute)
+	r.sink.ready()
 	if code := r.sink.terminate(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 	r.db.exact(t, want)
-	floors := ackFloors(t, js, streamName)
-	for p, last := range want.seqs {
-		if floors[p] < last {
-			t.Errorf("partition %d: ack floor %d after a drain, last stored message %d", p, floors[p], last)
-		}
-	}
+	floored(t, js, 0)
 }
 
 func (r *run) wait(min, max time.Duration) {
@@ -146,6 +168,7 @@ func TestBrokerRestart(t *testing.T) {
 
 // TestDatabaseCrash: PostgreSQL stopped with -m immediate and started again.
 func TestDatabaseCrash(t *testing.T) {
+	t.Parallel()
 	db := postgresDatabase(t)
 	r := startRun(t, db, 20, 4000, time.Millisecond)
 	for range 3 {
@@ -159,15 +182,14 @@ func TestDatabaseCrash(t *testing.T) {
 
 // TestBothDown: broker and database away at once.
 func TestBothDown(t *testing.T) {
+	t.Parallel()
 	db := postgresDatabase(t)
 	r := startRun(t, db, 20, 4000, time.Millisecond)
 	r.wait(500*time.Millisecond, time.Second)
 	db.pg.StopImmediate()
 	r.broker.stop()
 	time.Sleep(2 * time.Second)
-	if !r.sink.running() {
-		t.Error("lobsink ended while both were away")
-	}
+	r.sink.unready("NATS")
 	r.broker.start()
 	time.Sleep(time.Second)
 	db.pg.Restart()
@@ -177,6 +199,7 @@ func TestBothDown(t *testing.T) {
 // TestDatabaseGoesBack: PostgreSQL is put back to an older copy of itself while
 // lobsink runs; documents heal from the stream by themselves.
 func TestDatabaseGoesBack(t *testing.T) {
+	t.Parallel()
 	db := postgresDatabase(t)
 	r := startRun(t, db, 20, 6000, time.Millisecond)
 	r.wait(1500*time.Millisecond, 2*time.Second)
@@ -192,17 +215,34 @@ func TestDatabaseGoesBack(t *testing.T) {
 	r.check()
 }
 
-// TestSecondSignal: the second SIGTERM ends the process at once, even when the
-// database hangs.
+// TestSecondSignal: the second SIGTERM ends the process at once, although the
+// database hangs and what is held cannot be flushed.
 func TestSecondSignal(t *testing.T) {
-	db := postgresDatabase(t)
-	r := startRun(t, db, 5, 500, time.Millisecond)
+	t.Parallel()
+	r := newRun(t, postgresDatabase(t), 5, 500, 0)
+	proxy, through := startProxyOf(t, r.db.url)
+	r.store = through
+	r.prod.open = true
+	r.sink = r.consume("--max-age", "1h")
+	r.sink.ready()
+	r.publish()
 	<-r.done
-	db.pg.StopImmediate()
+	eventually(t, time.Minute, func() error {
+		if n := r.sink.metric("lobsink_open_documents"); n != 5 {
+			return fmt.Errorf("%g documents in memory, want 5", n)
+		}
+		return nil
+	})
+	proxy.silence(true)
 	r.sink.signal(syscall.SIGTERM)
-	time.Sleep(300 * time.Millisecond)
+	eventually(t, 20*time.Second, func() error {
+		if status, body, err := r.sink.get("/readyz"); status != 503 || !strings.Contains(body, "draining") {
+			return fmt.Errorf("/readyz after SIGTERM: %d %q %v", status, body, err)
+		}
+		return nil
+	})
 	if !r.sink.running() {
-		t.Skip("it had nothing left to flush")
+		t.Fatal("it ended without having flushed")
 	}
 	r.sink.signal(syscall.SIGTERM)
 	select {
@@ -210,7 +250,114 @@ func TestSecondSignal(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("still running 20 s after the second SIGTERM")
 	}
-	db.pg.Restart()
-	r.sink.start()
+	proxy.silence(false)
+	r.sink = r.consume()
+	r.check()
+}
+
+// TestLostReplies: the connection breaks after the database has carried out what
+// it was asked, and before lobsink learns of it (O19, O20).
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, postgresDatabase(t), 20, 4000, time.Millisecond)
+	proxy, through := startProxyOf(t, r.db.url)
+	r.store = through
+	r.publish()
+	r.sink = r.consume("--max-age", "0s")
+	r.sink.ready()
+	cuts := 4 * kills()
+	for range cuts {
+		proxy.cutAnswers(1)
+		r.wait(20*time.Millisecond, 250*time.Millisecond)
+	}
+	eventually(t, time.Minute, func() error {
+		if n := proxy.cutsLeft(); n > 0 {
+			return fmt.Errorf("%d connections are still to be cut", n)
+		}
+		return nil
+	})
+	r.check()
+}
+
+// TestLostAcknowledgements: connections to NATS break at an answer; what is
+// stored and acknowledged may come again (O22, O42).
+func TestLostAcknowledgements(t *testing.T) {
+	databases(t, func(t *testing.T, db *database) {
+		r := newRun(t, db, 20, 3000, time.Millisecond)
+		proxy, through := startProxyOf(t, r.nats)
+		r.nats = through
+		r.publish()
+		r.sink = r.consume()
+		for range kills() {
+			r.sink.ready()
+			r.wait(50*time.Millisecond, 300*time.Millisecond)
+			proxy.cutAnswers(1)
+		}
+		r.check()
+	})
+}
+
+// TestSilence: nothing passes between lobsink and its servers for longer than a
+// lease, and no connection breaks (O24, O43).
+func TestSilence(t *testing.T) {
+	databases(t, func(t *testing.T, db *database) {
+		r := newRun(t, db, 20, 4000, time.Millisecond)
+		var between []*proxy
+		stand := func(server *string) {
+			p, through := startProxyOf(t, *server)
+			*server = through
+			between = append(between, p)
+		}
+		stand(&r.nats)
+		if db.pg != nil {
+			stand(&r.store)
+		}
+		r.publish()
+		r.sink = r.consume()
+		for _, p := range between {
+			r.sink.ready()
+			r.wait(100*time.Millisecond, 500*time.Millisecond)
+			p.silence(true)
+			r.wait(2*time.Second, 3*time.Second)
+			p.silence(false)
+		}
+		r.check()
+	})
+}
+
+// TestTakeover: an owner is frozen, another lobsink takes its partitions over,
+// and the first one goes on with beliefs that are no longer true.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, postgresDatabase(t), 30, 6000, time.Millisecond)
+	r.publish()
+	owner, other := r.consume(), r.consume()
+	owned := func(s *sink) float64 { return s.metric("lobsink_partition_owned") }
+	all := func(s *sink) func() error {
+		return func() error {
+			if n := owned(s); n != 4 {
+				return fmt.Errorf("%g partitions owned, want 4", n)
+			}
+			return nil
+		}
+	}
+	eventually(t, 30*time.Second, func() error {
+		if n := owned(owner) + owned(other); n != 4 {
+			return fmt.Errorf("%g partitions owned, want 4", n)
+		}
+		return nil
+	})
+	for range kills() {
+		r.wait(100*time.Millisecond, 400*time.Millisecond)
+		owner.signal(syscall.SIGSTOP)
+		eventually(t, 30*time.Second, all(other))
+		r.wait(50*time.Millisecond, 200*time.Millisecond)
+		owner.signal(syscall.SIGCONT)
+		owner, other = other, owner
+	}
+	if code := other.terminate(); code != 0 {
+		t.Errorf("exit code %d of the other one after SIGTERM", code)
+	}
+	r.sink = owner
 	r.check()
 }

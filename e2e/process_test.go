@@ -3,9 +3,13 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,12 +23,21 @@ type sink struct {
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	log  *tail
+	log  *tail         // of all its processes
+	dir  string        // its working folder; "": the tests' own
+	addr string        // where it serves metrics and health; see address
 }
 
 // startSink starts `lobsink run`.
 func startSink(t testing.TB, args ...string) *sink {
-	s := &sink{t: t, args: append([]string{"run", "--http", "127.0.0.1:0", "--log-format", "json"}, args...), log: &tail{}}
+	t.Helper()
+	return startSinkIn(t, "", args...)
+}
+
+// startSinkIn starts `lobsink run` in a folder.
+func startSinkIn(t testing.TB, dir string, args ...string) *sink {
+	t.Helper()
+	s := &sink{t: t, dir: dir, args: append([]string{"run", "--http", "127.0.0.1:0", "--log-format", "json"}, args...), log: &tail{}}
 	s.start()
 	t.Cleanup(func() {
 		s.signal(syscall.SIGCONT)
@@ -39,7 +52,10 @@ func startSink(t testing.TB, args ...string) *sink {
 func (s *sink) start() {
 	s.t.Helper()
 	s.cmd = exec.Command(lobsink, s.args...)
+	s.cmd.Dir = s.dir
 	s.cmd.Stderr = s.log
+	s.addr = ""
+	fmt.Fprintln(s.log, startLine)
 	// It must not outlive the tests, whatever becomes of them.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
@@ -71,6 +87,111 @@ func (s *sink) terminate() int {
 		s.t.Fatal("lobsink did not end within a minute of SIGTERM")
 	}
 	return s.cmd.ProcessState.ExitCode()
+}
+
+// startLine stands in the log before what each process writes.
+const startLine = "--- lobsink starts"
+
+// address is the URL of metrics and health, from the log of the process.
+func (s *sink) address() string {
+	s.t.Helper()
+	if s.addr != "" {
+		return s.addr
+	}
+	eventually(s.t, 30*time.Second, func() error {
+		for _, line := range s.log.lines() {
+			var record struct{ Msg, URL string }
+			if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "serving metrics and health" {
+				s.addr = record.URL
+			}
+		}
+		if s.addr == "" {
+			return fmt.Errorf("it has not said where it serves metrics and health")
+		}
+		return nil
+	})
+	return s.addr
+}
+
+// get asks for a page of metrics and health.
+func (s *sink) get(path string) (status int, body string, err error) {
+	s.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	answer, err := client.Get(s.address() + path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
+
+// ready waits until it is ready.
+func (s *sink) ready() { s.t.Helper(); s.readiness(http.StatusOK, "ready") }
+
+// unready waits until it is not ready and names the reason; it lives all the
+// same.
+func (s *sink) unready(reason string) {
+	s.t.Helper()
+	s.readiness(http.StatusServiceUnavailable, reason)
+	if status, body, err := s.get("/livez"); status != http.StatusOK {
+		s.t.Errorf("/livez: %d %s %v, want 200", status, body, err)
+	}
+}
+
+func (s *sink) readiness(want int, text string) {
+	s.t.Helper()
+	eventually(s.t, time.Minute, func() error {
+		status, body, err := s.get("/readyz")
+		if status == want && strings.Contains(body, text) {
+			return nil
+		}
+		return fmt.Errorf("/readyz: %d %q %v; want %d and %q", status, body, err, want, text)
+	})
+}
+
+// says waits until the log has a text.
+func (s *sink) says(text string) {
+	s.t.Helper()
+	eventually(s.t, time.Minute, func() error {
+		if !s.log.contains(text) {
+			return fmt.Errorf("its log does not say %q", text)
+		}
+		return nil
+	})
+}
+
+// metric returns the sum of all series of a metric.
+func (s *sink) metric(name string) float64 {
+	s.t.Helper()
+	sum := 0.0
+	for _, line := range s.series() {
+		series, value, _ := strings.Cut(line, " ")
+		if series == name || strings.HasPrefix(series, name+"{") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}
+
+// series returns the lines of /metrics that are values.
+func (s *sink) series() (lines []string) {
+	s.t.Helper()
+	_, body, err := s.get("/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 // running reports whether the process is alive.
@@ -106,6 +227,14 @@ func (l *tail) String() string {
 	return strings.Join(lines[max(0, len(lines)-60):], "")
 }
 
+// lines returns what the process that was started last has written.
+func (l *tail) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := string(l.buf)
+	return strings.Split(text[max(0, strings.LastIndex(text, startLine)):], "\n")
+}
+
 func (l *tail) contains(s string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,9 +244,15 @@ func (l *tail) contains(s string) bool {
 // call runs a command of lobsink to its end.
 func call(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return callIn(t, "", args...)
+}
+
+func callIn(t testing.TB, dir string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, lobsink, args...)
+	cmd.Dir = dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()

@@ -20,12 +20,16 @@ type database struct {
 	name string
 	url  string // for --store
 	open func(t testing.TB) *sql.DB
+	path string         // of the file; "" for PostgreSQL
 	pg   *pgtest.Server // nil for SQLite
 }
 
 func sqliteDatabase(t testing.TB) *database {
-	path := filepath.Join(t.TempDir(), "lobsink.db")
-	return &database{name: "sqlite", url: "sqlite:" + path, open: func(t testing.TB) *sql.DB {
+	return sqliteFile(filepath.Join(t.TempDir(), "lobsink.db"))
+}
+
+func sqliteFile(path string) *database {
+	return &database{name: "sqlite", url: "sqlite:" + path, path: path, open: func(t testing.TB) *sql.DB {
 		return openSQL(t, "sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(5000)")
 	}}
 }
@@ -38,6 +42,14 @@ func postgresDatabase(t testing.TB) *database {
 	}}
 }
 
+// partitions is for --partitions: several where members could share them.
+func (d *database) partitions() string {
+	if d.pg != nil {
+		return "4"
+	}
+	return "1"
+}
+
 func openSQL(t testing.TB, driver, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, url)
@@ -47,10 +59,18 @@ func openSQL(t testing.TB, driver, url string) *sql.DB {
 	return db
 }
 
-// databases runs a test on both stores.
+// databases runs a test on both stores, and beside other tests: most of them
+// wait most of the time.
 func databases(t *testing.T, test func(t *testing.T, db *database)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, sqliteDatabase(t)) })
-	t.Run("postgres", func(t *testing.T) { test(t, postgresDatabase(t)) })
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, sqliteDatabase(t))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, postgresDatabase(t))
+	})
 }
 
 // marks reads how far every document has come.

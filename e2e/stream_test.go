@@ -22,11 +22,19 @@ type broker struct {
 	t    testing.TB
 	dir  string
 	port int
+	size int64 // the most bytes of all streams; 0: no limit
 	srv  *server.Server
 }
 
 func startBroker(t testing.TB) *broker {
-	b := &broker{t: t, dir: t.TempDir(), port: freePort(t)}
+	t.Helper()
+	return startSmallBroker(t, 0)
+}
+
+// startSmallBroker starts one that stores so many bytes at most.
+func startSmallBroker(t testing.TB, size int64) *broker {
+	t.Helper()
+	b := &broker{t: t, dir: t.TempDir(), port: freePort(t), size: size}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b
@@ -38,6 +46,7 @@ func (b *broker) start() {
 	b.t.Helper()
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: b.port, JetStream: true, StoreDir: b.dir, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+		JetStreamMaxStore: b.size,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -90,6 +99,7 @@ type producer struct {
 	documents int
 	fragments int // in all
 	pause     time.Duration
+	open      bool // documents stay open
 	rng       *rand.Rand
 
 	mu    sync.Mutex
@@ -101,7 +111,8 @@ func newProducer(t testing.TB, js jetstream.JetStream, seed uint64, documents, f
 		rng: rand.New(rand.NewPCG(seed, 1)), acked: map[string]string{}}
 }
 
-// run publishes everything. The last fragment of each document is final.
+// run publishes everything. The last fragment of each document is final, unless
+// they are to stay open.
 func (p *producer) run(ctx context.Context) {
 	left := make([]int, p.documents)
 	for i := range left {
@@ -127,7 +138,9 @@ func (p *producer) run(ctx context.Context) {
 		id := fmt.Sprintf("doc-%d:%d", d, number[d])
 		msg.Header.Set("Nats-Msg-Id", id)
 		if left[d] == 0 {
-			msg.Header.Set("Lobsink-Final", "true")
+			if !p.open {
+				msg.Header.Set("Lobsink-Final", "true")
+			}
 			open--
 		}
 		number[d]++
@@ -199,7 +212,7 @@ func readTruth(t testing.TB, js jetstream.JetStream, stream string) truth {
 			t.Fatal(err)
 		}
 		tokens := strings.Split(m.Subject(), ".")
-		key := tokens[len(tokens)-1]
+		key := keyOf(tokens[len(tokens)-1])
 		partition := 0
 		if len(tokens) == 3 {
 			fmt.Sscan(tokens[1], &partition)
@@ -246,4 +259,20 @@ func ackFloors(t testing.TB, js jetstream.JetStream, stream string) map[int]uint
 		t.Fatal(err)
 	}
 	return floors
+}
+
+// floored waits until the server's ack floor has reached the last message of each
+// partition.
+func floored(t testing.TB, js jetstream.JetStream, within time.Duration) {
+	t.Helper()
+	want := readTruth(t, js, streamName).seqs
+	eventually(t, within, func() error {
+		floors := ackFloors(t, js, streamName)
+		for p, last := range want {
+			if floors[p] < last {
+				return fmt.Errorf("partition %d: ack floor %d, last message %d", p, floors[p], last)
+			}
+		}
+		return nil
+	})
 }

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// embeddedPort skips the test where something else has the port of the embedded
+// server, which is fixed.
+func embeddedPort(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:4222")
+	if err != nil {
+		t.Skipf("the embedded server needs port 4222: %v", err)
+	}
+	l.Close()
+}
+
+func embeddedStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// TestEmbedded: `lobsink run` alone, in an empty folder, serves NATS and writes
+// a SQLite file; reading commands work meanwhile; a second one waits for the end
+// of the first and goes on where it stopped.
+func TestEmbedded(t *testing.T) {
+	embeddedPort(t)
+	dir := t.TempDir()
+	first := startSinkIn(t, dir, "--lease", "1s", "--max-age", "20ms")
+	first.ready()
+	js := embeddedStream(t)
+	text := ""
+	for i := range 100 {
+		piece := fmt.Sprintf("<r n=\"%d\"/>", i)
+		publish(t, js, "fragments.ORDER-1", piece)
+		text += piece
+	}
+	db := sqliteFile(filepath.Join(dir, "lobsink-data", "lobsink.db"))
+	db.stored(t, readTruth(t, js, streamName), time.Minute)
+	read := func(args ...string) string {
+		t.Helper()
+		out, errs, code := callIn(t, dir, args...)
+		if code != 0 {
+			t.Fatalf("lobsink %s: exit %d, %s", strings.Join(args, " "), code, errs)
+		}
+		return out
+	}
+	if got := read("doc", "cat", "ORDER-1"); got != text {
+		t.Errorf("doc cat: %s", difference(got, text))
+	}
+	if got := read("doc", "ls"); !strings.Contains(got, "ORDER-1") {
+		t.Errorf("doc ls: %q", got)
+	}
+	read("dlq", "ls")
+
+	second := startSinkIn(t, dir, "--lease", "1s", "--max-age", "20ms")
+	second.says("another lobsink runs on this database")
+	publish(t, js, "fragments.ORDER-1", "<last/>", "Lobsink-Final", "true")
+	text += "<last/>"
+	if code := first.terminate(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	second.ready()
+	db.stored(t, readTruth(t, js, streamName), time.Minute)
+	if got := read("doc", "cat", "ORDER-1"); got != text {
+		t.Errorf("doc cat after the second one took over: %s", difference(got, text))
+	}
+	second.kill()
+	second.start()
+	second.ready()
+	db.exact(t, readTruth(t, js, streamName))
+	if code := second.terminate(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+}
+
+// TestEmbeddedStoreFull: the disk of the embedded server is nearly full. Publishers
+// are refused with a reason, what is in the stream is stored, and when there is
+// room again everything goes on (O47).
+func TestEmbeddedStoreFull(t *testing.T) {
+	embeddedPort(t)
+	disk := mountSmallDisk(t, "4m")
+	db := sqliteDatabase(t)
+	s := startSink(t, "--data-dir", disk.dir, "--store", db.url, "--lease", "1s", "--max-age", "20ms")
+	s.ready()
+	js := embeddedStream(t)
+	fillStream(t, js)
+	full := readTruth(t, js, streamName)
+	db.stored(t, full, time.Minute)
+	s.ready()
+	makeRoom(t, js)
+	publish(t, js, "fragments.more", "<more/>")
+	eventually(t, time.Minute, func() error {
+		marks, err := db.marks(t)
+		if err == nil && marks["more"] == 0 {
+			err = fmt.Errorf("what was published after there was room is not stored")
+		}
+		return err
+	})
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	full.text["more"] = "<more/>"
+	db.exact(t, full)
+}
