@@ -106,3 +106,14 @@ func CodeOf(err error) string {
 	}
 	return ""
 }
+
+// Serves returns a Fatal error if the tables serve another stream than s, by name
+// or partition count. Another creation time is for the caller to judge.
+func (b Binding) Serves(s Stream) error {
+	if b.Name == s.Name && b.Partitions == s.Partitions {
+		return nil
+	}
+	return &Error{Kind: Fatal, Op: "bind",
+		Err:  fmt.Errorf("the database serves stream %s with %d partitions, not stream %s with %d", b.Name, b.Partitions, s.Name, s.Partitions),
+		Hint: "name that stream, or another database"}
+}

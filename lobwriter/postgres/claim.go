@@ -30,13 +30,7 @@ func (s *Store) Bind(ctx context.Context, stream lobwriter.Stream) (lobwriter.Bi
 		if b, err = s.readBinding(ctx, tx); err != nil {
 			return err
 		}
-		if b.Name != stream.Name || b.Partitions != stream.Partitions {
-			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "bind",
-				Err: fmt.Errorf("the database serves stream %s with %d partitions, not stream %s with %d",
-					b.Name, b.Partitions, stream.Name, stream.Partitions),
-				Hint: "name that stream, or another database"}
-		}
-		return nil
+		return b.Serves(stream)
 	})
 	if err != nil {
 		return lobwriter.Binding{}, err

@@ -32,13 +32,8 @@ func (s *Store) Bind(ctx context.Context, stream lobwriter.Stream) (lobwriter.Bi
 			b.Stream, b.Life = stream, 1
 			return s.exec(ctx, tx, `update lobsink_binding set stream = ?, created = ?, partitions = ?, life = ?`,
 				b.Name, b.Created, b.Partitions, b.Life)
-		case b.Name != stream.Name || b.Partitions != stream.Partitions:
-			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "bind",
-				Err: fmt.Errorf("the database serves stream %s with %d partitions, not stream %s with %d",
-					b.Name, b.Partitions, stream.Name, stream.Partitions),
-				Hint: "name that stream, or another database"}
 		}
-		return nil
+		return b.Serves(stream)
 	})
 	if err != nil {
 		return lobwriter.Binding{}, err
