@@ -10,7 +10,7 @@ APT_postgresql := $(wildcard /usr/lib/postgresql/*/bin/initdb)
 APT_gcc        := $(shell command -v gcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim e2e corpus bench lint ci tools-test
+.PHONY: help build test sim sabotage e2e corpus bench lint ci tools-test
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: tools-test ## install what the tests need and run them all, with the race 
 
 sim: ## run SEEDS seeded worlds from FIRST on (make sim SEEDS=50000)
 	$(GO) test ./consumer -run TestWorld -count=1 -timeout 0 -v -args -seeds=$(SEEDS) -first=$(FIRST)
+
+sabotage: ## leave out each rule of the protocol once, and see that the seeded world notices
+	$(GO) test ./consumer -run TestSabotage -count=1 -timeout 0 -v -args -sabotage
 
 e2e: tools-test ## the long form of the end-to-end tests: 20 kills per store
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m ./e2e -args -long

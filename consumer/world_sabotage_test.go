@@ -37,7 +37,7 @@ var sabotages = []struct {
 		{"receive.go", "\tfor i := range p.orphans {\n\t\tlower(p.orphans[i].Seq)\n", "\tfor range p.orphans {\n"},
 	}, `without a key is not in the dead letters`},
 	{"an unknown outcome is followed by the identical flush", []edit{
-		{"flush.go", "\tp.do(DoFlush{Turn: p.turn, Flush: p.flight.flush})\n", "\tfor _, w := range p.flight.works {\n\t\tw.stage = ready\n\t}\n\tp.flight = nil\n\tp.take(now)\n\tp.send()\n"},
+		{"receipt.go", "\tp.do(DoFlush{Turn: p.turn, Flush: p.flight.flush})\n", "\tfor _, w := range p.flight.works {\n\t\tw.stage = ready\n\t}\n\tp.flight = nil\n\tp.take(now)\n\tp.send()\n"},
 	}, `another flush was sent`},
 	{"what is stored already is dropped on receipt, and a group begins above the mark", []edit{
 		{"receive.go", "case known && !row.Mark.Before(p.mark(f.Seq)):", "case false && !row.Mark.Before(p.mark(f.Seq)), false && known:"},
@@ -66,7 +66,7 @@ var sabotages = []struct {
 		{"partition.go", "\tcase !p.isCurrent(f):\n\t\tp.doubt(now, DoubtDatabase", "\tcase false:\n\t\tp.doubt(now, DoubtDatabase"},
 	}, `not settled`},
 	{"the stored row comes back with already there and stale", []edit{
-		{"flush.go", "\tp.rows.put(w.group.Key, stored)\n\tthrough := uint64(0)\n", "\tstored = w.sent.After\n\tthrough := uint64(0)\n"},
+		{"receipt.go", "\tp.rows.put(w.group.Key, stored)\n\tthrough := uint64(0)\n", "\tstored = w.sent.After\n\tthrough := uint64(0)\n"},
 	}, `document|the checkpoint is|not settled`},
 	{"the highest stored message is a witness", []edit{
 		{"claim.go", "witness(\"the highest ever stored\", p.fence.Highest, in.HighestTime)", "witness(\"the highest ever stored\", lobwriter.Position{}, in.HighestTime)"},
@@ -80,7 +80,7 @@ var sabotages = []struct {
 		{"flush.go", "\t\tw.stage = ready\n\t\tif w.hasHole() {\n\t\t\tw.stage = unsaid\n\t\t}\n", "\t\tw.stage = ready\n"},
 	}, `is a hole and not in the dead letters`},
 	{"refused groups are in the dead letters before the flush that records them", []edit{
-		{"flush.go", "w.refused, w.state, w.stage = &why, state, unsaid", "w.refused, w.state, w.stage = &why, state, ready"},
+		{"receipt.go", "w.refused, w.state, w.stage = &why, state, unsaid", "w.refused, w.state, w.stage = &why, state, ready"},
 	}, `not in the dead letters|nor in the dead letters`},
 	{"an owner ends with its lease", []edit{
 		{"partition.go", "\tif !p.claimed() || now.Before(p.leaseEnd) {\n", "\tif true || !p.claimed() || now.Before(p.leaseEnd) {\n"},
