@@ -19,6 +19,7 @@ type meaning struct {
 const (
 	hintSchema = "the tables are not those of this lobsink: run `lobsink setup --store postgres://...`"
 	hintGrants = "grant the user what `lobsink setup` made: select, insert, update, delete on the tables, execute on the functions"
+	hintServer = "start the server, or correct --store"
 	hintLogin  = "correct user and password, or the server's pg_hba.conf"
 )
 
@@ -53,6 +54,10 @@ func classify(op string, err error) error {
 		return err
 	}
 	e := &lobwriter.Error{Op: op, Err: err}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		e.Err, e.Hint = &connectError{connect}, hintServer
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		e.Code = pg.Code
