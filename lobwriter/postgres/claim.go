@@ -101,7 +101,8 @@ func (s *Store) Claim(ctx context.Context, r lobwriter.ClaimRequest) (lobwriter.
 		}
 		if r.Partition < 0 || r.Partition >= b.Partitions {
 			return &lobwriter.Error{Kind: lobwriter.Invalid, Op: "claim",
-				Err: fmt.Errorf("there is no partition %d of %d", r.Partition, b.Partitions)}
+				Err:  fmt.Errorf("there is no partition %d of %d", r.Partition, b.Partitions),
+				Hint: "the tables are not those that lobsink began with: start it again"}
 		}
 		for _, missing := range []string{
 			`insert into lobsink_leases (partition, member_id, epoch, claim_id, lease_until)
