@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,14 +45,20 @@ where it belongs.
 
 Without --nats and --store everything happens in a temporary folder, with a NATS
 server and a SQLite file of its own; no port is opened. With them it uses the
-stream ` + demoStream + ` and tables ` + demoTables + `*, which it removes at the end.`,
+stream ` + demoStream + ` and tables ` + demoTables + `*, which it removes at the end.
+Files that are not UTF-8, or have U+0000, are left out: no database takes them.
+
+The exit code is 0 only if everything is exact.`,
 		Example: `  lobsink demo
   lobsink demo --documents 1000 --fragments 200000
   lobsink demo --xml ./reports --keep ./demo-data
   lobsink demo --nats nats://127.0.0.1:4222 --store postgres://lobsink@db/docs -o json`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.o.Bundle = !noXML && len(d.o.Paths) == 0
+			if noXML && len(d.xml) > 0 {
+				return usage("--no-xml and --xml contradict each other")
+			}
+			d.o.Bundle = !noXML && len(d.xml) == 0
 			return d.run(cmd.Context(), out)
 		},
 	}
@@ -60,7 +67,7 @@ stream ` + demoStream + ` and tables ` + demoTables + `*, which it removes at th
 	f.IntVar(&d.o.Fragments, "fragments", 20000, "`number` of generated fragments, over all documents")
 	f.IntVar(&d.o.Size, "size", 200, "`bytes` of a generated fragment")
 	f.Uint64Var(&d.o.Seed, "seed", 1, "`number` that decides what is generated and in which order it is published")
-	f.StringArrayVar(&d.o.Paths, "xml", nil, "publish this `file` or folder in place of the XML that comes with lobsink")
+	f.StringArrayVar(&d.xml, "xml", nil, "publish this `file` or folder in place of the XML that comes with lobsink")
 	f.BoolVar(&noXML, "no-xml", false, "publish generated rows only")
 	f.StringVar(&d.keep, "keep", "", "keep streams and database in this `folder`")
 	a.flags.add(f, "partitions", "max_age", "chunk_bytes", "memory")
@@ -72,9 +79,11 @@ stream ` + demoStream + ` and tables ` + demoTables + `*, which it removes at th
 type demonstration struct {
 	*app
 	o    demo.Options
+	xml  []string // files and folders
 	keep string
 
 	cfg      *Config
+	stream   jetstream.Stream
 	workload *demo.Workload
 	// ours tells that the database is in the demo's own folder.
 	ours bool
@@ -97,19 +106,19 @@ func (d *demonstration) run(ctx context.Context, out *output) error {
 	}
 	defer s.close()
 	v, took, err := d.perform(ctx, s, log)
+	if err != nil && ctx.Err() != nil {
+		err = failed("stopped before everything was stored")
+	}
+	if err == nil {
+		err = d.print(out, v, took)
+	}
+	if err == nil && !v.Exact() {
+		err = failed("what was read back is not what was published")
+	}
 	if d.keep == "" {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), s))
 	}
-	if err != nil {
-		return err
-	}
-	if err := d.print(out, v, took); err != nil {
-		return err
-	}
-	if !v.Exact() {
-		return failed("what was read back is not what was published")
-	}
-	return nil
+	return err
 }
 
 // prepare decides where everything is. The function that it returns removes the
@@ -118,7 +127,10 @@ func (d *demonstration) prepare() (clean func(), err error) {
 	if d.cfg, err = d.load(); err != nil {
 		return nil, err
 	}
-	d.o.Room = embednats.DefaultMaxPayload - demoHeaderRoom
+	if d.o.Files, err = filesBelow(d.xml); err != nil {
+		return nil, err
+	}
+	d.o.Room = int(min(d.cfg.MaxFragmentBytes, math.MaxInt32))
 	if err := d.o.Validate(); err != nil {
 		return nil, withCode(exitUsage, err)
 	}
@@ -139,13 +151,10 @@ func (d *demonstration) prepare() (clean func(), err error) {
 	return clean, nil
 }
 
-// demoHeaderRoom is what the headers of a fragment take of a message.
-const demoHeaderRoom = 1024
-
 // open makes the connections, removes what a demo that was killed left, and
 // makes streams and tables.
-func (d *demonstration) open(ctx context.Context, log *slog.Logger) (s *service, err error) {
-	s = &service{}
+func (d *demonstration) open(ctx context.Context, log *slog.Logger) (_ *service, err error) {
+	s := &service{}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -158,34 +167,16 @@ func (d *demonstration) open(ctx context.Context, log *slog.Logger) (s *service,
 			s.conn, err = s.nats.Connect(lastingOptions(log)...)
 		}
 	} else {
-		s.conn, err = dialNATS(d.cfg)
+		s.conn, err = dialNATS(d.cfg, publishingOptions()...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if room := publish.Room(s.conn); room < d.o.Room {
-		d.o.Room = room
-	}
-	if d.workload, err = demo.New(d.o); err != nil {
-		return nil, failed("%w", err)
-	}
-	if !d.ours {
-		if err := removeStore(ctx, d.cfg); err != nil {
-			return nil, err
-		}
-	}
-	js, err := jetstream.New(s.conn)
-	if err != nil {
+	// What a demo that was killed has left goes first.
+	if err := d.remove(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := removeStreams(ctx, js); err != nil {
-		return nil, err
-	}
-	spec := consumer.StreamSpec{Name: demoStream, Root: demoRoot, Partitions: d.cfg.DefaultPartitions(), Replicas: 1}
-	if _, err := consumer.CreateStream(ctx, js, spec); err != nil {
-		return nil, err
-	}
-	if _, err := consumer.CreateDeadStream(ctx, js, demoStream, 1); err != nil {
+	if err := d.makeStreams(ctx, s); err != nil {
 		return nil, err
 	}
 	if _, _, err := setupStore(ctx, d.cfg); err != nil {
@@ -195,34 +186,58 @@ func (d *demonstration) open(ctx context.Context, log *slog.Logger) (s *service,
 	return s, err
 }
 
+func (d *demonstration) makeStreams(ctx context.Context, s *service) error {
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return err
+	}
+	spec := consumer.StreamSpec{Name: demoStream, Root: demoRoot, Partitions: d.cfg.DefaultPartitions(), Replicas: 1}
+	if _, err := consumer.CreateStream(ctx, js, spec); err != nil {
+		return jetStreamError(err)
+	}
+	if _, err := consumer.CreateDeadStream(ctx, js, demoStream, 1); err != nil {
+		return jetStreamError(err)
+	}
+	d.stream, err = js.Stream(ctx, demoStream)
+	return jetStreamError(err)
+}
+
+// makeDocuments makes what is to be published, in fragments that the stream
+// takes.
+func (d *demonstration) makeDocuments(s *service) (err error) {
+	d.o.Room = min(d.o.Room, publish.Room(s.conn, d.stream.CachedInfo()))
+	if d.workload, err = demo.New(d.o); err != nil {
+		return failed("%w", err)
+	}
+	for _, file := range d.workload.LeftOut {
+		fmt.Fprintf(d.stderr, "lobsink: left out: %s\n", printable(file))
+	}
+	return nil
+}
+
 func removeStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{demoStream, consumer.DeadStream(demoStream)} {
 		if err := js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
+			return jetStreamError(err)
 		}
 	}
 	return nil
 }
 
-// remove removes what the demo made outside its own folder.
+// remove removes streams and tables of the demo, where they are.
 func (d *demonstration) remove(ctx context.Context, s *service) error {
-	if !d.cfg.Embedded() {
-		js, err := jetstream.New(s.conn)
-		if err != nil {
-			return err
-		}
-		if err := removeStreams(ctx, js); err != nil {
-			return err
-		}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return err
 	}
-	if d.ours {
-		return nil
-	}
-	return removeStore(ctx, d.cfg)
+	return errors.Join(removeStreams(ctx, js), removeStore(ctx, d.cfg))
 }
 
 // perform publishes and stores at the same time, and then reads back.
 func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logger) (v demo.Verdict, took time.Duration, err error) {
+	if err := d.makeDocuments(s); err != nil {
+		return v, 0, err
+	}
 	reader, err := openReader(ctx, d.cfg)
 	if err != nil {
 		return v, 0, err
@@ -235,7 +250,7 @@ func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logge
 	go func() {
 		ended <- consumer.Run(running, stop, s.consumer(d.cfg, log, prometheus.NewRegistry(), consumer.NewStatus()))
 	}()
-	err = d.publish(ctx, s)
+	err = d.publish(ctx, s, log)
 	if err == nil {
 		err = d.stored(ctx, reader, ended)
 	}
@@ -249,17 +264,16 @@ func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logge
 	return v, took, err
 }
 
-func (d *demonstration) publish(ctx context.Context, s *service) error {
-	js, err := jetstream.New(s.conn, jetstream.WithPublishAsyncMaxPending(1<<20))
+func (d *demonstration) publish(ctx context.Context, s *service, log *slog.Logger) error {
+	bar := d.progressBar(int64(d.workload.Fragments()), "publishing")
+	defer func() { _ = bar.Finish() }()
+	p, err := publish.New(s.conn, d.stream, publish.Options{
+		Published: func(publish.Fragment, uint64) { _ = bar.Add(1) },
+		Log:       log,
+	})
 	if err != nil {
 		return err
 	}
-	bar := d.progressBar(int64(d.workload.Fragments()), "publishing")
-	defer func() { _ = bar.Finish() }()
-	p := publish.New(js, publish.Options{
-		Layout: consumer.Layout{Root: demoRoot, Partitions: 1}, Run: consumer.NewID(),
-		Published: func(publish.Fragment, uint64) { _ = bar.Add(1) },
-	})
 	if err := d.workload.Each(func(f publish.Fragment) error { return p.Publish(ctx, f) }); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -146,7 +147,8 @@ func (a *app) documentCat() *cobra.Command {
 		Short: "Print the text of a document, byte for byte",
 		Long: `Prints the text of a document and nothing else, and checks its length and its
 checksum on the way: if they are not what the database says, the exit code is 1
-although everything was printed.`,
+although everything was printed. If fragments of the document are in the dead
+letters, a warning on stderr says so.`,
 		Example: `  lobsink doc cat ORDER-1 > order.xml
   lobsink doc cat ORDER-1 | xmllint --noout -`,
 		Args: arguments(cobra.ExactArgs(1)),
@@ -156,9 +158,18 @@ although everything was printed.`,
 				if err != nil {
 					return documentError(args[0], err)
 				}
+				a.warnMissing(text.row)
 				return text.fault()
 			})
 		},
+	}
+}
+
+// warnMissing says that the text of a document is not all that was published.
+func (a *app) warnMissing(d lobwriter.Document) {
+	if d.Holes > 0 || d.State == lobwriter.Incomplete || d.State == lobwriter.Quarantined {
+		fmt.Fprintf(a.stderr, "lobsink: warning: document %s is %s: what is missing is in the dead letters, see lobsink dlq ls --key %s\n",
+			strconv.Quote(d.Key), d.State, shellQuoted(d.Key))
 	}
 }
 

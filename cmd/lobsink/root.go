@@ -75,10 +75,12 @@ that --config names, and from defaults, in this order.
 
 Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 69 NATS or the database cannot be reached, 78 wrong configuration.`,
-		Example: `  lobsink setup                  # make the tables in ./lobsink-data/lobsink.db
+		Example: `  lobsink demo                   # see it work; leaves nothing behind
   lobsink run                    # serve NATS on 127.0.0.1:4222 and store fragments
-  lobsink doc ls                 # in another terminal
-  lobsink doc cat ORDER-1 > order.xml`,
+  lobsink pub report.xml         # in another terminal
+  lobsink doc ls
+  lobsink doc cat report.xml | cmp - report.xml`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -140,7 +142,14 @@ func helpTopic(cmd *cobra.Command, args []string) error {
 // arguments makes a wrong number of arguments wrong usage.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		return withCode(exitUsage, check(cmd, args))
+		if check(cmd, args) == nil {
+			return nil
+		}
+		line := cmd.UseLine()
+		if len(args) == 0 {
+			return usage("an argument is missing: %s", line)
+		}
+		return usage("%q is too much: %s", args[len(args)-1], line)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -148,6 +149,9 @@ func (s *service) serveNATS(ctx context.Context, cfg *Config, log *slog.Logger) 
 	s.nats, err = embednats.Start(ctx, embednats.Options{
 		Dir: filepath.Join(cfg.DataDir, "nats"), Listen: EmbeddedURL, SyncAlways: true, Log: log,
 	})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return failed("cannot serve NATS: something listens at %s already; if that is a NATS server, use it with --nats %s, otherwise stop it", EmbeddedURL, EmbeddedURL)
+	}
 	if err != nil {
 		return err
 	}
