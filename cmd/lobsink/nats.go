@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lobsink/lobsink/internal/publish"
 )
 
 // natsURL is a list of URLs of NATS servers, separated by commas.
@@ -99,12 +101,19 @@ const dialTimeout = 3 * time.Second
 
 // dialNATS returns a connection for a command that does one thing. No server is
 // an error at once.
-func dialNATS(cfg *Config) (*nats.Conn, error) {
-	nc, err := nats.Connect(cfg.NATSURL(), append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))...)
+func dialNATS(cfg *Config, more ...nats.Option) (*nats.Conn, error) {
+	options := append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))
+	nc, err := nats.Connect(cfg.NATSURL(), append(options, more...)...)
 	if err != nil {
 		return nil, natsError(cfg, err)
 	}
 	return nc, nil
+}
+
+// publishingOptions are those of a connection that publishes: it waits for a
+// server that restarts for as long as publish.Options.RetryFor says.
+func publishingOptions() []nats.Option {
+	return append(publish.ConnectOptions(), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond))
 }
 
 // natsError says what to do about a connection that was not made.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -25,34 +25,39 @@ import (
 func (a *app) publishCommand() *cobra.Command {
 	out := newOutput()
 	p := &publication{app: a}
-	var final bool
 	cmd := &cobra.Command{
 		Use:   "pub [--key KEY] [--depth N] FILE...",
 		Short: "Publish XML files as fragments",
 		Long: `Cuts files before every element of a depth and publishes the pieces, which
-joined are the file again, byte for byte. What is larger than the server takes
-is cut at character borders. Each file is one document; its key is the path as
-given, unless --key says another. A folder stands for all files below it. The
+joined are the file again, byte for byte, whether it is well-formed or not. What
+is larger than the server takes is cut at character borders.
+
+Each file is one document. Its key is the path as given, without ./ and the like,
+unless --key says another. A folder stands for all regular files below it. The
 file - is standard input, and needs --key.
 
-The last piece completes the document, unless --final=false.`,
+The last piece completes the document, unless --final=false: then a later pub
+with the same --key goes on with it.
+
+What is not UTF-8, or has U+0000, is published as it is; lobsink puts it into the
+dead letters.`,
 		Example: `  lobsink pub report.xml
   lobsink pub --key ORDER-1 --depth 2 order.xml
   generate | lobsink pub --key ORDER-2 -
   lobsink pub --key LOG --final=false part1.xml && lobsink pub --key LOG part2.xml`,
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.open = !final
-			err := p.run(cmd.Context(), args)
-			if err != nil {
+			if err := p.run(cmd.Context(), args); err != nil {
 				return err
 			}
 			return p.print(out)
 		},
 	}
 	cmd.Flags().StringVar(&p.key, "key", "", "`key` of the document; only with one file")
-	cmd.Flags().IntVar(&p.depth, "depth", 1, "`depth` of the elements before which files are cut; 1 are the children of the root")
-	cmd.Flags().BoolVar(&final, "final", true, "complete the document with the last piece")
+	cmd.Flags().IntVar(&p.depth, "depth", 1, "`depth` of the elements before which files are cut: 1 are the children of the root, 0 is not at all")
+	cmd.Flags().BoolVar(&p.final, "final", true, "complete the document with the last piece")
+	cmd.Flags().StringVar(&p.id, "id", "", "`name` of this publication; with that of one that failed it goes on where that one ended (default: random)")
+	cmd.Flags().IntVar(&p.perKey, "in-flight", 1, "`number` of fragments of a document that may be unanswered; more is faster over a slow network, but if the stream refuses one of them the document may be broken, which is reported")
 	out.addFlag(cmd)
 	return cmd
 }
@@ -60,9 +65,11 @@ The last piece completes the document, unless --final=false.`,
 // publication is one run of the command.
 type publication struct {
 	*app
-	key   string
-	depth int
-	open  bool // the documents stay open
+	key    string
+	depth  int
+	final  bool
+	id     string
+	perKey int
 
 	documents, fragments int
 	bytes                int64
@@ -70,14 +77,20 @@ type publication struct {
 	progress             *progressbar.ProgressBar
 }
 
+// source is a file to publish.
+type source struct {
+	path string // "-": standard input
+	key  string
+}
+
 func (p *publication) run(ctx context.Context, args []string) error {
-	switch {
-	case p.depth < 0:
+	if p.depth < 0 {
 		return usage("--depth: %d is negative", p.depth)
-	case p.key != "" && len(args) > 1:
-		return usage("--key names one document, but there are %d files", len(args))
 	}
-	files, err := p.files(args)
+	if p.perKey < 1 {
+		return usage("--in-flight: %d is less than 1", p.perKey)
+	}
+	sources, err := p.sources(args)
 	if err != nil {
 		return err
 	}
@@ -85,55 +98,110 @@ func (p *publication) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	nc, err := dialNATS(cfg)
+	nc, err := dialNATS(cfg, publishingOptions()...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<20))
+	stream, err := openStream(ctx, nc, cfg)
 	if err != nil {
 		return err
 	}
-	layout, err := streamLayout(ctx, js, cfg)
+	pub, err := publish.New(nc, stream, publish.Options{Run: p.id, PerKey: p.perKey, Published: p.published, Log: p.logger(cfg)})
 	if err != nil {
-		return err
+		return misconfigured("%w", err)
 	}
+	room := min(publish.Room(nc, stream.CachedInfo()), int(min(cfg.MaxFragmentBytes, math.MaxInt32)))
 	p.progress = p.progressBar(-1, "publishing")
 	defer func() { _ = p.progress.Finish() }() // a line on a terminal
-	pub := publish.New(js, publish.Options{
-		Layout: layout, Run: consumer.NewID(),
-		Published: func(f publish.Fragment, seq uint64) {
-			if p.first == 0 {
-				p.first = seq
-			}
-			p.last = max(p.last, seq)
-			p.fragments++
-			p.bytes += int64(len(f.Data))
-			_ = p.progress.Add(len(f.Data))
-		},
-	})
-	for _, f := range files {
-		if err := p.file(ctx, pub, f, publish.Room(nc)); err != nil {
-			return fmt.Errorf("%s: %w", f, err)
+	for _, s := range sources {
+		if err = p.file(ctx, pub, s, room); err != nil {
+			break
 		}
 		p.documents++
 	}
-	return pub.Flush(ctx)
+	if err == nil {
+		err = pub.Flush(ctx)
+	}
+	return p.explain(ctx, pub, err)
 }
 
-// files replaces folders by the files below them.
-func (p *publication) files(args []string) (files []string, err error) {
-	for _, arg := range args {
-		if arg == "-" {
-			if p.key == "" {
-				return nil, usage("standard input has no name: say --key")
-			}
-			files = append(files, arg)
+func (p *publication) published(f publish.Fragment, seq uint64) {
+	if p.first == 0 {
+		p.first = seq
+	}
+	p.last = seq
+	p.fragments++
+	p.bytes += int64(len(f.Data))
+	_ = p.progress.Add(len(f.Data))
+}
+
+// localError is an error of a file that is to be published.
+type localError struct{ error }
+
+// explain says how to go on after an error of NATS.
+func (p *publication) explain(ctx context.Context, pub *publish.Publisher, err error) error {
+	var local localError
+	var broken *publish.BrokenError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &local), errors.As(err, &broken), errors.Is(err, publish.ErrComplete):
+		return failed("%w", err)
+	}
+	// The publisher is of no more use, but knows what it was.
+	goOn := fmt.Sprintf("the same command with --id %s goes on from there", shellQuoted(pub.Run()))
+	if ctx.Err() != nil {
+		return failed("stopped; %s", goOn)
+	}
+	return withCode(exitUnavailable, fmt.Errorf("%w; %s", err, goOn))
+}
+
+// sources gives each file its key. What is wrong with files and keys is found
+// before anything is published.
+func (p *publication) sources(args []string) (found []source, err error) {
+	files, err := filesBelow(args)
+	if err != nil {
+		return nil, err
+	}
+	if p.key != "" && len(files) > 1 {
+		return nil, usage("--key names one document, but there are %d files", len(files))
+	}
+	for _, path := range files {
+		key := p.key
+		switch {
+		case key != "":
+		case path == "-":
+			return nil, usage("standard input has no name: say --key")
+		default:
+			key = filepath.ToSlash(filepath.Clean(path))
+		}
+		if _, err := consumer.Token(key); err != nil {
+			return nil, usage("%s cannot be the key of a document: %w; say another one with --key", printable(key), err)
+		}
+		found = append(found, source{path, key})
+	}
+	return found, nil
+}
+
+// filesBelow replaces folders by all regular files below them.
+func filesBelow(paths []string) (files []string, err error) {
+	for _, path := range paths {
+		if path == "-" {
+			files = append(files, path)
 			continue
 		}
-		err := filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				files = append(files, path)
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, failed("%w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		err = filepath.WalkDir(path, func(below string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				files = append(files, below)
 			}
 			return err
 		})
@@ -141,64 +209,48 @@ func (p *publication) files(args []string) (files []string, err error) {
 			return nil, failed("%w", err)
 		}
 	}
-	if p.key != "" && len(files) > 1 {
-		return nil, usage("--key names one document, but there are %d files", len(files))
-	}
 	return files, nil
 }
 
-// streamLayout finds out how the subjects of the stream are made.
-func streamLayout(ctx context.Context, js jetstream.JetStream, cfg *Config) (consumer.Layout, error) {
+// openStream returns the stream to publish to.
+func openStream(ctx context.Context, nc *nats.Conn, cfg *Config) (jetstream.Stream, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	s, err := js.Stream(ctx, cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return consumer.Layout{}, misconfigured("there is no stream %s: make it with `lobsink setup`, or start `lobsink run`, or name another with --stream", cfg.Stream)
+		return nil, misconfigured("there is no stream %s: make it with `lobsink setup`, or start `lobsink run`, or name another one with --stream", cfg.Stream)
 	}
-	if err != nil {
-		return consumer.Layout{}, err
-	}
-	layout, _, err := consumer.DescribeStream(s.CachedInfo())
-	if err != nil {
-		return layout, misconfigured("stream %s: %w", cfg.Stream, err)
-	}
-	return layout, nil
+	return s, jetStreamError(err)
 }
 
-// file publishes one document. A piece is held back until it is known whether
-// it is the last.
-func (p *publication) file(ctx context.Context, pub *publish.Publisher, name string, room int) error {
+// file publishes one document, in pieces of at most room bytes. A piece is held
+// back until it is known whether it is the last.
+func (p *publication) file(ctx context.Context, pub *publish.Publisher, s source, room int) error {
 	var src io.Reader = os.Stdin
-	key := p.key
-	if name != "-" {
-		f, err := os.Open(name)
+	if s.path != "-" {
+		f, err := os.Open(s.path)
 		if err != nil {
-			return failed("%w", err)
+			return localError{err}
 		}
 		defer f.Close()
 		src = f
-		if key == "" {
-			key = filepath.ToSlash(filepath.Clean(name))
-		}
 	}
-	index := uint64(0)
 	warned := false
 	send := func(piece []byte, last bool) error {
-		index++
-		if !warned && !utf8.Valid(piece) {
+		if reason := consumer.CheckText(piece, room); reason != nil && !warned {
 			warned = true
-			fmt.Fprintf(p.stderr, "lobsink: %s is not UTF-8: what is not goes to the dead letters\n", name)
+			fmt.Fprintf(p.stderr, "lobsink: %s: a piece goes to the dead letters: %s\n", printable(s.path), reason.Text)
 		}
-		f := publish.Fragment{Key: key, Data: piece, Index: index, Final: last && !p.open}
-		if p.open {
-			f.Index = 0 // a later part would begin at 1 again
-		}
-		return pub.Publish(ctx, f)
+		return pub.Publish(ctx, publish.Fragment{Key: s.key, Data: piece, Final: last && p.final})
 	}
 	var held []byte
 	for piece, err := range xmlsplit.Split(src, xmlsplit.Options{Depth: p.depth, Limit: room}) {
 		if err != nil {
-			return err
+			return localError{fmt.Errorf("reading %s: %w", printable(s.path), err)}
 		}
 		if held != nil {
 			if err := send(held, false); err != nil {
@@ -206,6 +258,9 @@ func (p *publication) file(ctx context.Context, pub *publish.Publisher, name str
 			}
 		}
 		held = piece
+	}
+	if held == nil && !p.final {
+		return nil // an empty file adds nothing to an open document
 	}
 	return send(held, true)
 }
@@ -220,15 +275,20 @@ func (p *publication) print(out *output) error {
 			LastSequence  *uint64 `json:"last_sequence"`
 		}{p.documents, p.fragments, p.bytes, known(p.first), known(p.last)})
 	}
-	_, err := fmt.Fprintf(p.stdout, "published %s in %s as %s, %s, sequences %d to %d\n",
-		plural(p.documents, "document"), plural(p.fragments, "fragment"), humanize.IBytes(uint64(p.bytes)), "stored by the stream", p.first, p.last)
+	if p.fragments == 0 {
+		_, err := fmt.Fprintf(p.stdout, "published nothing: of %s the stream has everything already\n", plural(p.documents, "document"))
+		return err
+	}
+	_, err := fmt.Fprintf(p.stdout, "published %s in %s, %s, sequences %d to %d\n",
+		plural(p.documents, "document"), plural(p.fragments, "fragment"), humanize.IBytes(uint64(p.bytes)), p.first, p.last)
 	return err
 }
 
-// progressBar shows progress on a terminal, and nothing elsewhere.
+// progressBar shows progress on a terminal, and nothing elsewhere. A total of -1
+// is not known.
 func (a *app) progressBar(total int64, what string) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetVisibility(isTerminal(a.stderr)),
-		progressbar.OptionSetDescription(strings.TrimSpace(what)), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetDescription(what), progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish())
 }

@@ -33,42 +33,46 @@ func (v *Verdict) Exact() bool {
 // Check reads every document of the workload back.
 func (w *Workload) Check(ctx context.Context, r lobwriter.Reader) (Verdict, error) {
 	var v Verdict
-	read := func(key string) ([]byte, error) {
-		var text bytes.Buffer
-		d, err := r.Read(ctx, key, func(piece []byte) error {
-			text.Write(piece)
-			return nil
-		})
-		if errors.Is(err, lobwriter.ErrNotFound) {
-			return nil, nil
-		}
-		v.Documents++
-		v.Fragments += d.Fragments
-		v.Bytes += int64(text.Len())
-		v.LOBWrites += d.Chunks
-		return text.Bytes(), err
-	}
 	for d := range w.o.Documents {
-		text, err := read(rowKey(d))
+		text, _, err := v.read(ctx, r, rowKey(d))
 		if err != nil {
-			return v, fmt.Errorf("document %s: %w", rowKey(d), err)
+			return v, err
 		}
 		w.count(&v, d, text)
 	}
 	for _, f := range w.files {
-		text, err := read(f.key)
+		text, found, err := v.read(ctx, r, f.key)
 		if err != nil {
-			return v, fmt.Errorf("document %s: %w", f.key, err)
+			return v, err
 		}
-		if !bytes.Equal(text, f.data) {
+		if !found || !bytes.Equal(text, f.data) {
 			v.Differing++
 		}
 	}
 	return v, nil
 }
 
-// count finds the rows of a generated document in its text. What is no row of
-// it, whole and unchanged, makes the document differ.
+// read returns the text of a document, and adds it to what was read back.
+func (v *Verdict) read(ctx context.Context, r lobwriter.Reader, key string) (text []byte, found bool, err error) {
+	d, err := r.Read(ctx, key, func(piece []byte) error {
+		text = append(text, piece...)
+		return nil
+	})
+	if errors.Is(err, lobwriter.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading document %s back: %w", key, err)
+	}
+	v.Documents++
+	v.Fragments += d.Fragments
+	v.Bytes += int64(len(text))
+	v.LOBWrites += d.Chunks
+	return text, true, nil
+}
+
+// count finds the rows of a generated document in its text. Whatever is there
+// besides whole, unchanged rows of it makes the document differ.
 func (w *Workload) count(v *Verdict, document int, text []byte) {
 	seen := make([]bool, w.rows(document))
 	found, highest, foreign := 0, -1, false

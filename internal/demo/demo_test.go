@@ -3,7 +3,11 @@ package demo
 import (
 	"bytes"
 	"context"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lobsink/lobsink/internal/publish"
@@ -46,7 +50,11 @@ func stored(t *testing.T, w *Workload) texts {
 
 // TestCheck: each kind of damage raises its counter.
 func TestCheck(t *testing.T) {
-	o := Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Bundle: true, Room: 1 << 20}
+	empty := filepath.Join(t.TempDir(), "empty.xml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Bundle: true, Files: []string{empty}, Room: 1 << 20}
 	key := rowKey(1)
 	for _, c := range []struct {
 		name   string
@@ -60,6 +68,8 @@ func TestCheck(t *testing.T) {
 		{"changed", func(r texts) { r.chunks[key][5][40] ^= 1 }, func(v Verdict) bool { return v.Differing == 1 && v.Missing == 1 }},
 		{"document lost", func(r texts) { delete(r.chunks, key) }, func(v Verdict) bool { return v.Missing == 10 && v.Documents == workload(t, o).Documents()-1 }},
 		{"real XML changed", func(r texts) { r.chunks["bundle/cldr/mai.xml"][0][9] ^= 1 }, func(v Verdict) bool { return v.Differing == 1 && v.Missing == 0 }},
+		{"real XML lost", func(r texts) { delete(r.chunks, "bundle/cldr/mai.xml") }, func(v Verdict) bool { return v.Differing == 1 }},
+		{"empty document lost", func(r texts) { delete(r.chunks, empty) }, func(v Verdict) bool { return v.Differing == 1 }},
 		{"real XML cut", func(r texts) { k := "bundle/cldr/mai.xml"; r.chunks[k] = r.chunks[k][1:] }, func(v Verdict) bool { return v.Differing == 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -107,11 +117,64 @@ func TestValidate(t *testing.T) {
 	for _, o := range []Options{
 		{Documents: 0, Fragments: 1, Size: 100, Room: 1000},
 		{Documents: 5, Fragments: 4, Size: 100, Room: 1000},
+		{Documents: 0, Fragments: 0, Size: 100, Room: 1000},
+		{Documents: -1, Fragments: 0, Size: 100, Room: 1000},
 		{Documents: 1, Fragments: 1, Size: 10, Room: 1000},
 		{Documents: 1, Fragments: 1, Size: 2000, Room: 1000},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// TestFiles: real files become documents under their paths; those that cannot be
+// stored as they are are left out, with the reason.
+func TestFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"good.xml": "\ufeff<a>\r\n<b/><b><c/>\U0001f600</b></a>", "latin1.xml": "<a>\xe9</a>", "nul.xml": "<a>\x00</a>", "notes.txt": "no XML",
+		strings.Repeat("x", 255): "<a/>",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := workload(t, Options{Size: 100, Room: 1000, Files: []string{"./good.xml", "good.xml", "latin1.xml", "nul.xml", "notes.txt", strings.Repeat("x", 255)}})
+	r := stored(t, w)
+	got := map[string]string{}
+	for key, chunks := range r.chunks {
+		got[key] = string(bytes.Join(chunks, []byte("|")))
+	}
+	want := map[string]string{
+		"good.xml": "\ufeff<a>\r\n<b/><b>|<c/>\U0001f600</b></a>", "notes.txt": "no XML", strings.Repeat("x", 255): "<a/>",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("documents %q", got)
+	}
+	if len(w.LeftOut) != 3 || !strings.HasPrefix(w.LeftOut[0], "good.xml: there is another") ||
+		!strings.Contains(w.LeftOut[1], "UTF-8") || !strings.Contains(w.LeftOut[2], "U+0000") {
+		t.Errorf("left out %q", w.LeftOut)
+	}
+}
+
+// TestBundle: what comes with lobsink has in it what real XML has.
+func TestBundle(t *testing.T) {
+	all, size := map[string]bool{}, 0
+	err := eachBundled(func(_ string, data []byte) error {
+		size += len(data)
+		all["BOM"] = all["BOM"] || bytes.HasPrefix(data, []byte("\ufeff"))
+		for _, part := range []string{"<![CDATA[", "\r\n", "<!DOCTYPE", "<!--", "<svg", "\U0001f600", "\u4e2d", "\u0627", "\u0905", "\U00011103", "&#", "\t"} {
+			all[part] = all[part] || bytes.Contains(data, []byte(part))
+		}
+		return nil
+	})
+	if err != nil || size > 1<<20 {
+		t.Errorf("%v, %d bytes", err, size)
+	}
+	for part, found := range all {
+		if !found {
+			t.Errorf("%q is not in it", part)
 		}
 	}
 }

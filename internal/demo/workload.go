@@ -5,14 +5,16 @@ package demo
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
+	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/internal/publish"
 	"github.com/lobsink/lobsink/internal/xmlsplit"
 )
@@ -33,8 +35,8 @@ type Options struct {
 	Seed uint64
 	// Bundle adds the real XML that comes with lobsink.
 	Bundle bool
-	// Paths are files and folders of real XML to add.
-	Paths []string
+	// Files are paths of real XML to add. Each is in memory as a whole.
+	Files []string
 	// Room is the most bytes of a fragment.
 	Room int
 }
@@ -46,9 +48,11 @@ const MinSize = 64
 func (o *Options) Validate() error {
 	switch {
 	case o.Documents < 0 || o.Fragments < 0:
-		return fmt.Errorf("documents and fragments must not be negative")
-	case o.Fragments > 0 && o.Documents == 0, o.Fragments < o.Documents:
+		return errors.New("documents and fragments must not be negative")
+	case o.Fragments < o.Documents, o.Fragments > 0 && o.Documents == 0:
 		return fmt.Errorf("%d fragments cannot be spread over %d documents: give at least one to each", o.Fragments, o.Documents)
+	case o.Documents == 0 && !o.Bundle && len(o.Files) == 0:
+		return errors.New("there are no documents: ask for generated ones or for XML")
 	case o.Size < MinSize || o.Size > o.Room:
 		return fmt.Errorf("size is %d bytes, must be %d to %d", o.Size, MinSize, o.Room)
 	}
@@ -57,67 +61,105 @@ func (o *Options) Validate() error {
 
 // Workload is a set of documents, the same for the same options.
 type Workload struct {
+	// LeftOut are the files that cannot be documents, each with the reason.
+	LeftOut []string
+
 	o     Options
 	files []file
 }
 
-// file is a real document: what it must be read back as, and its pieces.
+// file is a real document: what it must be read back as, and where it is cut.
 type file struct {
 	key    string
 	data   []byte
 	pieces [][]byte
 }
 
-// depth cuts real XML into its smallest elements that are not text: in the
-// bundle, one annotation each.
+// depth cuts real XML into small elements: in the annotations of the bundle, one
+// each.
 const depth = 2
 
-// New makes a workload. It reads the files of Options.Paths.
+// New makes a workload. It reads the files of Options.Files.
 func New(o Options) (*Workload, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	w := &Workload{o: o}
+	taken := map[string]bool{}
+	for d := range o.Documents {
+		taken[rowKey(d)] = true
+	}
+	add := func(key string, data []byte) error {
+		reason := w.refusal(key, data)
+		if taken[key] {
+			reason = "there is another document with this key"
+		}
+		if reason != "" {
+			w.LeftOut = append(w.LeftOut, key+": "+reason)
+			return nil
+		}
+		taken[key] = true
+		pieces, err := cut(data, o.Room)
+		w.files = append(w.files, file{key, data, pieces})
+		return err
+	}
 	if o.Bundle {
-		if err := w.walk(bundle, "bundle", "bundle"); err != nil {
+		if err := eachBundled(add); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range o.Paths {
-		if err := w.walk(os.DirFS(filepath.Dir(p)), filepath.Base(p), filepath.ToSlash(filepath.Dir(filepath.Clean(p)))); err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
+	for _, path := range o.Files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(filepath.ToSlash(filepath.Clean(path)), data); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return w, nil
 }
 
-// walk adds the files below a name; keys begin with base.
-func (w *Workload) walk(fsys fs.FS, name, base string) error {
-	return fs.WalkDir(fsys, name, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(p, ".txt") {
+// refusal says why a file would not become a complete document; "": it will.
+func (w *Workload) refusal(key string, data []byte) string {
+	if _, err := consumer.Token(key); err != nil {
+		return err.Error()
+	}
+	if reason := consumer.CheckText(data, math.MaxInt); reason != nil {
+		return reason.Text
+	}
+	return ""
+}
+
+// eachBundled calls do for each file of the bundle but the notices.
+func eachBundled(do func(key string, data []byte) error) error {
+	return fs.WalkDir(bundle, "bundle", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Base(p) == "NOTICE.txt" {
 			return err
 		}
-		data, err := fs.ReadFile(fsys, p)
+		data, err := bundle.ReadFile(p)
 		if err != nil {
 			return err
 		}
-		key := p
-		if base != "bundle" {
-			key = path.Join(base, p)
-		}
-		f := file{key: key, data: data}
-		for piece, err := range xmlsplit.Split(bytes.NewReader(data), xmlsplit.Options{Depth: depth, Limit: w.o.Room}) {
-			if err != nil {
-				return err
-			}
-			f.pieces = append(f.pieces, piece)
-		}
-		if len(f.pieces) == 0 {
-			f.pieces = [][]byte{nil}
-		}
-		w.files = append(w.files, f)
-		return nil
+		return do(p, data)
 	})
+}
+
+// cut returns the pieces of data, which are parts of it. An empty file is one
+// empty piece.
+func cut(data []byte, limit int) (pieces [][]byte, err error) {
+	rest := data
+	for piece, err := range xmlsplit.Split(bytes.NewReader(data), xmlsplit.Options{Depth: depth, Limit: limit}) {
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, rest[:len(piece)])
+		rest = rest[len(piece):]
+	}
+	if len(pieces) == 0 {
+		pieces = [][]byte{nil}
+	}
+	return pieces, nil
 }
 
 // Documents is how many documents there are.
@@ -157,7 +199,7 @@ func (w *Workload) row(document, number int) []byte {
 
 const rowEnd = "</row>\n"
 
-// Each calls publish for every fragment, interleaved over all documents.
+// Each calls do for every fragment, interleaved over all documents.
 func (w *Workload) Each(do func(publish.Fragment) error) error {
 	type source struct {
 		key   string
@@ -176,7 +218,7 @@ func (w *Workload) Each(do func(publish.Fragment) error) error {
 	for len(open) > 0 {
 		i := rng.IntN(len(open))
 		s := open[i]
-		f := publish.Fragment{Key: s.key, Data: s.data(s.at), Index: uint64(s.at + 1)}
+		f := publish.Fragment{Key: s.key, Data: s.data(s.at)}
 		if s.at++; s.at == s.count {
 			f.Final = true
 			open[i] = open[len(open)-1]

@@ -1,20 +1,37 @@
 package publish
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/internal/embednats"
 )
 
-func start(t *testing.T, o embednats.Options) jetstream.JetStream {
+// rig is a real server with a stream.
+type rig struct {
+	t      *testing.T
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	layout consumer.Layout
+}
+
+func start(t *testing.T, o embednats.Options, partitions int, change func(*jetstream.StreamConfig)) *rig {
 	t.Helper()
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
 	o.Dir, o.Log = t.TempDir(), slog.New(slog.DiscardHandler)
 	srv, err := embednats.Start(t.Context(), o)
 	if err != nil {
@@ -26,54 +43,134 @@ func start(t *testing.T, o embednats.Options) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	return newRig(t, nc, partitions, change)
+}
+
+func newRig(t *testing.T, nc *nats.Conn, partitions int, change func(*jetstream.StreamConfig)) *rig {
+	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := consumer.CreateStream(t.Context(), js, consumer.StreamSpec{Name: "S", Root: "s", Partitions: 1}); err != nil {
+	spec := consumer.StreamSpec{Name: "S", Root: "s", Partitions: partitions}
+	cfg := spec.Config()
+	if change != nil {
+		change(&cfg)
+	}
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	return js
+	return &rig{t: t, nc: nc, js: js, layout: consumer.Layout{Root: "s", Partitions: partitions}}
 }
 
-// contents reads the stream: key token to joined data.
-func contents(t *testing.T, js jetstream.JetStream) map[string]string {
-	t.Helper()
-	s, err := js.Stream(t.Context(), "S")
+func (r *rig) stream() jetstream.Stream {
+	r.t.Helper()
+	s, err := r.js.Stream(r.t.Context(), "S")
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	got := map[string]string{}
+	return s
+}
+
+func (r *rig) publisher(o Options) *Publisher {
+	r.t.Helper()
+	p, err := New(r.nc, r.stream(), o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// stored is what the stream has of a key.
+type stored struct {
+	text    string
+	indexes []string
+	final   int // fragments that say so
+}
+
+func (r *rig) contents() map[string]stored {
+	r.t.Helper()
+	s := r.stream()
+	got := map[string]stored{}
 	state := s.CachedInfo().State
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
-		m, err := s.GetMsg(t.Context(), seq)
+		m, err := s.GetMsg(r.t.Context(), seq)
 		if err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
-		got[strings.TrimPrefix(m.Subject, "s.")] += string(m.Data)
+		_, token, err := r.layout.Parse(m.Subject)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		d := got[token]
+		d.text += string(m.Data)
+		d.indexes = append(d.indexes, m.Header.Get(consumer.HeaderIndex))
+		if m.Header.Get(consumer.HeaderFinal) == "true" {
+			d.final++
+		}
+		got[token] = d
 	}
 	return got
 }
 
-func TestOrder(t *testing.T) {
-	js := start(t, embednats.Options{})
-	var last uint64
-	p := New(js, Options{Layout: consumer.Layout{Root: "s", Partitions: 1}, Run: "r", Window: 7, Published: func(_ Fragment, seq uint64) { last = seq }})
-	want := map[string]string{}
-	for i := range 500 {
-		f := Fragment{Key: fmt.Sprint("k", i%3), Data: fmt.Appendf(nil, "<%d/>", i), Index: uint64(i/3 + 1), Final: i > 496}
+// wantText fails unless the stream has exactly these documents.
+func (r *rig) wantText(want map[string]string) {
+	r.t.Helper()
+	got := map[string]string{}
+	for key, d := range r.contents() {
+		got[key] = d.text
+	}
+	for key := range want {
+		if got[key] != want[key] {
+			r.t.Errorf("%s has %d bytes, want %d; it begins %.80q", key, len(got[key]), len(want[key]), got[key])
+		}
+	}
+	if len(got) != len(want) {
+		r.t.Errorf("documents %q", slices.Collect(maps.Keys(got)))
+	}
+}
+
+// publishAll publishes fragments of some keys in turn, the last ones final.
+func publishAll(ctx context.Context, p *Publisher, keys, fragments int) (want map[string]string, err error) {
+	want = map[string]string{}
+	for i := range fragments {
+		f := Fragment{Key: fmt.Sprint("k", i%keys), Data: fmt.Appendf(nil, "<%d/>", i), Final: i >= fragments-keys}
 		want[f.Key] += string(f.Data)
-		if err := p.Publish(t.Context(), f); err != nil {
-			t.Fatal(err)
+		if err == nil {
+			err = p.Publish(ctx, f)
 		}
 	}
-	if err := p.Flush(t.Context()); err != nil || last != 500 {
-		t.Fatalf("%v, last sequence %d", err, last)
+	if err == nil {
+		err = p.Flush(ctx)
 	}
-	for k, v := range contents(t, js) {
-		if v != want[k] {
-			t.Errorf("%s: %d bytes, want %d", k, len(v), len(want[k]))
-		}
+	return want, err
+}
+
+func TestOrder(t *testing.T) {
+	for _, c := range []struct{ partitions, keys, perKey int }{{1, 1, 1}, {1, 1, 20}, {1, 50, 1}, {4, 50, 3}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			r := start(t, embednats.Options{}, c.partitions, nil)
+			var seqs []uint64
+			p := r.publisher(Options{Window: 7, PerKey: c.perKey, Published: func(_ Fragment, seq uint64) { seqs = append(seqs, seq) }})
+			want, err := publishAll(t.Context(), p, c.keys, 500)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(seqs) != 500 || !slices.IsSorted(seqs) {
+				t.Errorf("told of %d fragments, sorted %t", len(seqs), slices.IsSorted(seqs))
+			}
+			r.wantText(want)
+			for key, d := range r.contents() {
+				for i, index := range d.indexes {
+					if index != fmt.Sprint(i+1) {
+						t.Fatalf("%s: fragment %d has index %s", key, i+1, index)
+					}
+				}
+				if d.final != 1 {
+					t.Errorf("%s: %d final fragments", key, d.final)
+				}
+			}
+		})
 	}
 }
 
@@ -81,47 +178,181 @@ func TestOrder(t *testing.T) {
 // what comes after it is stored.
 func TestTooLarge(t *testing.T) {
 	t.Run("O48", func(t *testing.T) {
-		js := start(t, embednats.Options{MaxPayload: 64 << 10})
-		p := New(js, Options{Layout: consumer.Layout{Root: "s", Partitions: 1}, Run: "r"})
-		if err := p.Publish(t.Context(), Fragment{Key: "k", Data: make([]byte, 64<<10+1), Index: 1}); !errors.Is(err, ErrTooLarge) {
-			t.Fatalf("%v, want %v", err, ErrTooLarge)
-		}
-		if err := errors.Join(p.Publish(t.Context(), Fragment{Key: "k", Data: []byte("0123456789"), Index: 2}), p.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		if got := contents(t, js)["k"]; got != "0123456789" {
-			t.Errorf("got %q", got)
-		}
+		r := start(t, embednats.Options{MaxPayload: 1 << 20}, 1, nil)
+		checkLimit(t, r, 1<<20)
+	})
+	t.Run("the stream's limit", func(t *testing.T) {
+		r := start(t, embednats.Options{}, 1, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 32 << 10 })
+		checkLimit(t, r, 32<<10)
 	})
 }
 
-// TestFullStream: a stream that refuses ends the publishing, and what it has is
-// a beginning of the document.
+func checkLimit(t *testing.T, r *rig, limit int) {
+	key := strings.Repeat("ß", 127) // each byte becomes three, twice in a message
+	p := r.publisher(Options{})
+	if err := p.Publish(t.Context(), Fragment{Key: key, Data: make([]byte, limit+1)}); !errors.Is(err, ErrTooLarge) {
+		t.Fatalf("%v, want %v", err, ErrTooLarge)
+	}
+	room := Room(r.nc, r.stream().CachedInfo())
+	if room < limit-2<<10 {
+		t.Errorf("room for %d bytes, the limit is %d", room, limit)
+	}
+	largest := bytes.Repeat([]byte("x"), room)
+	for _, data := range [][]byte{[]byte("0123456789"), largest} {
+		if err := p.Publish(t.Context(), Fragment{Key: key, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	token, _ := consumer.Token(key)
+	r.wantText(map[string]string{token: "0123456789" + string(largest)})
+}
+
+func TestBadKey(t *testing.T) {
+	r := start(t, embednats.Options{}, 1, nil)
+	p := r.publisher(Options{})
+	for _, key := range []string{"", "a\x00b", strings.Repeat("x", 256), "\xff"} {
+		if err := p.Publish(t.Context(), Fragment{Key: key}); err == nil {
+			t.Errorf("key %q is taken", key)
+		}
+	}
+	if err := p.Publish(t.Context(), Fragment{Key: "a.b *>\té", Data: []byte("x")}); err != nil {
+		t.Error(err)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFullStream: a stream that refuses is asked again; when it has room, what it
+// gets is what was published.
 func TestFullStream(t *testing.T) {
-	js := start(t, embednats.Options{})
-	s, err := js.Stream(t.Context(), "S")
+	r := start(t, embednats.Options{}, 1, func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 })
+	t.Run("for good", func(t *testing.T) {
+		p := r.publisher(Options{RetryFor: 100 * time.Millisecond})
+		want, err := publishAll(t.Context(), p, 1, 50)
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || p.Flush(t.Context()) == nil || p.Publish(t.Context(), Fragment{Key: "other"}) == nil {
+			t.Fatalf("%v, and the publisher goes on", err)
+		}
+		if got := r.contents()["k0"].text; !strings.HasPrefix(want["k0"], got) || got == "" {
+			t.Errorf("the stream has %q", got)
+		}
+	})
+	t.Run("for a while", func(t *testing.T) {
+		p := r.publisher(Options{Log: slog.New(onLog(func() {
+			cfg := r.stream().CachedInfo().Config
+			cfg.MaxMsgs = -1
+			if _, err := r.js.UpdateStream(t.Context(), cfg); err != nil {
+				t.Error(err)
+			}
+		}))})
+		if err := r.stream().Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want, err := publishAll(t.Context(), p, 3, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.wantText(want)
+	})
+}
+
+// onLog is a log that calls a function instead.
+type onLog func()
+
+func (onLog) Enabled(context.Context, slog.Level) bool { return true }
+func (f onLog) Handle(context.Context, slog.Record) error {
+	f()
+	return nil
+}
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f onLog) WithGroup(string) slog.Handler      { return f }
+
+// TestGoOn: a second run with the same name goes on where the first one ended.
+func TestGoOn(t *testing.T) {
+	r := start(t, embednats.Options{}, 2, nil)
+	part := func(run string, from, to int, end bool) error {
+		p := r.publisher(Options{Run: run})
+		for i := from; i < to; i++ {
+			if err := p.Publish(t.Context(), Fragment{Key: "k", Data: fmt.Appendf(nil, "<%d/>", i), Final: end && i == to-1}); err != nil {
+				return err
+			}
+		}
+		return p.Flush(t.Context())
+	}
+	text := func(to int) (s string) {
+		for i := range to {
+			s += fmt.Sprintf("<%d/>", i)
+		}
+		return s
+	}
+	check := func(step string, err error, want string) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", step, err)
+		}
+		r.wantText(map[string]string{"k": want})
+	}
+	check("some", part("one", 0, 4, false), text(4))
+	check("the same again", part("one", 0, 4, false), text(4))
+	check("the rest", part("one", 0, 7, false), text(7))
+	check("another run appends", part("two", 7, 9, false), text(9))
+	check("and completes", part("three", 9, 12, true), text(12))
+	check("again", part("three", 9, 12, true), text(12))
+	if d := r.contents()["k"]; fmt.Sprint(d.indexes) != "[1 2 3 4 5 6 7 8 9 10 11 12]" || d.final != 1 {
+		t.Errorf("%+v", d)
+	}
+	if err := part("four", 0, 1, false); !errors.Is(err, ErrComplete) {
+		t.Errorf("after the final fragment: %v, want %v", err, ErrComplete)
+	}
+	if err := part("three", 8, 12, true); err == nil {
+		t.Error("other fragments under the name of an earlier run are taken")
+	}
+	r.wantText(map[string]string{"k": text(12)})
+}
+
+// TestUnnumbered: behind fragments that somebody published without numbers there
+// are none either; beginning at 1 would look like a repetition.
+func TestUnnumbered(t *testing.T) {
+	r := start(t, embednats.Options{}, 1, nil)
+	if _, err := r.js.Publish(t.Context(), "s.k", []byte("by hand,")); err != nil {
+		t.Fatal(err)
+	}
+	p := r.publisher(Options{})
+	if err := errors.Join(p.Publish(t.Context(), Fragment{Key: "k", Data: []byte("by us")}), p.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.contents()["k"]; d.text != "by hand,by us" || fmt.Sprintf("%q", d.indexes) != `["" ""]` {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestFinalIsTheLast(t *testing.T) {
+	r := start(t, embednats.Options{}, 1, nil)
+	p := r.publisher(Options{})
+	if err := p.Publish(t.Context(), Fragment{Key: "k", Final: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(t.Context(), Fragment{Key: "k", Data: []byte("late")}); !errors.Is(err, ErrComplete) {
+		t.Errorf("%v, want %v", err, ErrComplete)
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantText(map[string]string{"k": ""})
+}
+
+func TestConnection(t *testing.T) {
+	r := start(t, embednats.Options{Listen: "127.0.0.1:0"}, 1, nil)
+	nc, err := nats.Connect(r.nc.ConnectedUrl())
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := s.CachedInfo().Config
-	cfg.MaxMsgs = 10
-	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	p := New(js, Options{Layout: consumer.Layout{Root: "s", Partitions: 1}, Run: "r", Window: 5})
-	var all string
-	var failed error
-	for i := range 50 {
-		data := fmt.Sprintf("<%d/>", i)
-		all += data
-		if failed = p.Publish(t.Context(), Fragment{Key: "k", Data: []byte(data), Index: uint64(i + 1)}); failed != nil {
-			break
-		}
-	}
-	if failed == nil {
-		t.Fatal("a full stream took everything")
-	}
-	if got := contents(t, js)["k"]; !strings.HasPrefix(all, got) || got == "" {
-		t.Errorf("the stream has %q", got)
+	defer nc.Close()
+	if _, err := New(nc, r.stream(), Options{}); err == nil {
+		t.Error("a connection that keeps messages for later is taken")
 	}
 }
