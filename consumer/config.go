@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -68,4 +69,14 @@ func (c *Config) quiet() time.Duration { return min(quietFor, c.Lease/2) }
 // quiet partition asks the server.
 func (c *Config) fetchWait() time.Duration {
 	return max(min(c.quiet()/2, 2*time.Second), 100*time.Millisecond)
+}
+
+// check finds what would stop Run in the middle.
+func (c *Config) check() error {
+	for name, d := range map[string]time.Duration{"lease": c.Lease, "renew": c.Renew, "flush_timeout": c.FlushTimeout} {
+		if d <= 0 {
+			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "configuration", Err: fmt.Errorf("%s is %v, it must be above 0", name, d)}
+		}
+	}
+	return nil
 }

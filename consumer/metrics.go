@@ -73,7 +73,7 @@ func (m *Metrics) received(batch []Received) {
 	m.bytes.Add(float64(bytes))
 }
 
-func (m *Metrics) flushed(_ *lobwriter.Flush, r lobwriter.Receipt) {
+func (m *Metrics) flushed(r lobwriter.Receipt) {
 	if m == nil {
 		return
 	}
@@ -108,18 +108,41 @@ func (m *Metrics) doubt(why Doubt) {
 	}
 }
 
-func (m *Metrics) holds(partition int, p *Partition) {
+// gauges are the metrics of one partition, looked up once: they are set at every
+// event. A nil *gauges sets nothing.
+type gauges struct {
+	open, buffered, oldest, owned, checkpoint prometheus.Gauge
+}
+
+func (m *Metrics) partition(i int) *gauges {
 	if m == nil {
+		return nil
+	}
+	of := func(v *prometheus.GaugeVec) prometheus.Gauge { return v.WithLabelValues(strconv.Itoa(i)) }
+	return &gauges{of(m.open), of(m.buffered), of(m.oldest), of(m.owned), of(m.checkpoint)}
+}
+
+func (g *gauges) holds(p *Partition) {
+	if g == nil {
 		return
 	}
-	label := strconv.Itoa(partition)
 	owned := 0.0
 	if p.Owning() {
 		owned = 1
 	}
-	m.owned.WithLabelValues(label).Set(owned)
-	m.open.WithLabelValues(label).Set(float64(p.batch.Documents()))
-	m.buffered.WithLabelValues(label).Set(float64(p.Bytes()))
-	m.oldest.WithLabelValues(label).Set(p.batch.Age(time.Now()).Seconds())
-	m.checkpoint.WithLabelValues(label).Set(float64(p.fence.Checkpoint.Seq))
+	g.owned.Set(owned)
+	g.open.Set(float64(p.batch.Documents()))
+	g.buffered.Set(float64(p.Bytes()))
+	g.oldest.Set(p.batch.Age(time.Now()).Seconds())
+	g.checkpoint.Set(float64(p.fence.Checkpoint.Seq))
+}
+
+// clear tells that nothing is owned and held any more.
+func (g *gauges) clear() {
+	if g == nil {
+		return
+	}
+	for _, gauge := range []prometheus.Gauge{g.owned, g.open, g.buffered, g.oldest} {
+		gauge.Set(0)
+	}
 }

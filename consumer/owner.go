@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,6 +20,9 @@ type owner struct {
 	index int
 	part  *Partition
 	log   *slog.Logger
+	// retrying repeats what is unanswered, in place of store.
+	retrying lobwriter.Store
+	gauges   *gauges
 
 	// events are answers, applied by the loop in the order in which they come.
 	events chan func(now time.Time)
@@ -30,12 +34,27 @@ type owner struct {
 	endTurn  context.CancelFunc
 	pull     *puller
 	fetching int64 // bytes asked for by the fetch under way
-	flushed  bool  // the last flush succeeded
+	owned    bool  // as the status was told
+
+	flushed atomic.Bool // the last attempt to flush succeeded
 }
 
 func newOwner(m *member, index int) *owner {
-	o := &owner{member: m, index: index, events: make(chan func(time.Time)), done: make(chan struct{}), flushed: true}
+	o := &owner{member: m, index: index, events: make(chan func(time.Time)), done: make(chan struct{})}
 	o.log = m.cfg.Log.With("partition", index)
+	o.gauges = m.metrics.partition(index)
+	o.flushed.Store(true)
+	o.retrying = lobwriter.Retry(m.store, lobwriter.RetryOptions{
+		AttemptTimeout: m.cfg.FlushTimeout,
+		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
+			o.flushed.Store(o.flushed.Load() && op != "flush")
+			o.status.database(err)
+			if o.cfg.OnRetry != nil {
+				o.cfg.OnRetry(op, attempt, err, wait)
+			}
+			o.log.Warn("database: will try again", "op", op, "attempt", attempt, "kind", lobwriter.KindOf(err).String(), "code", lobwriter.CodeOf(err), "wait", wait, "err", err)
+		},
+	})
 	limits := m.store.Limits()
 	limits.ChunkBytes = min(limits.ChunkBytes, m.cfg.ChunkBytes)
 	guaranteed := m.budget.each
@@ -63,15 +82,17 @@ func (o *owner) run(ctx context.Context, stop <-chan struct{}) {
 		o.wg.Wait()
 		o.budget.release(o.index)
 		o.status.partition(o.index, false)
+		o.gauges.clear()
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	o.part.Connected(time.Now(), true)
 	for {
-		o.part.Allow(o.budget.allowance(o.index, o.part.Bytes()+o.fetching, o.flushed))
 		for _, a := range o.part.Actions() {
 			o.perform(ctx, a)
 		}
+		// Only now is the fetch that was just begun part of it.
+		o.part.Allow(o.budget.allowance(o.index, o.part.Bytes()+o.fetching, o.flushed.Load()))
 		o.observe()
 		if o.part.Ended() {
 			return
@@ -206,6 +227,9 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 	c, err := o.store.Claim(call, lobwriter.ClaimRequest{
 		Partition: o.index, MemberID: o.cfg.Member.ID, ClaimID: NewID(), Lease: o.cfg.Lease,
 	})
+	if ctx.Err() != nil {
+		return // what the end of the turn has canceled says nothing
+	}
 	o.status.database(err)
 	switch kind := lobwriter.KindOf(err); {
 	case err == nil:
@@ -225,6 +249,9 @@ func (o *owner) renew(ctx context.Context, a DoRenew) {
 	defer cancel()
 	sent := time.Now()
 	f, err := o.store.Renew(call, a.Claim, o.cfg.Lease)
+	if ctx.Err() != nil {
+		return // what the end of the turn has canceled says nothing
+	}
 	o.status.database(err)
 	if err != nil {
 		o.log.Warn("lease not renewed", "err", err)
@@ -235,12 +262,12 @@ func (o *owner) renew(ctx context.Context, a DoRenew) {
 func (o *owner) flush(ctx context.Context, a DoFlush) {
 	r, err := o.retrying.Flush(ctx, a.Flush)
 	if err == nil {
-		o.metrics.flushed(a.Flush, r)
+		o.flushed.Store(true)
+		o.metrics.flushed(r)
+		o.status.database(nil)
+		o.status.report(o.index, nil)
 	}
-	o.answer(ctx, func(now time.Time) {
-		o.flushed = err == nil
-		o.part.Flushed(now, a.Turn, r, err)
-	})
+	o.answer(ctx, func(now time.Time) { o.part.Flushed(now, a.Turn, r, err) })
 }
 
 // fetchBytes is how much one fetch asks for at most: enough for a flush of any
@@ -293,6 +320,9 @@ const ackWait = 168 * time.Hour
 
 // observe publishes what the partition holds.
 func (o *owner) observe() {
-	o.status.partition(o.index, o.part.Owning())
-	o.metrics.holds(o.index, o.part)
+	if owned := o.part.Owning(); owned != o.owned {
+		o.owned = owned
+		o.status.partition(o.index, owned)
+	}
+	o.gauges.holds(o.part)
 }

@@ -55,7 +55,7 @@ func (p *puller) halt() {
 type pull struct {
 	Expires  time.Duration `json:"expires"` // nanoseconds
 	Batch    int           `json:"batch"`
-	MaxBytes int64         `json:"max_bytes"`
+	MaxBytes int64         `json:"max_bytes,omitempty"`
 }
 
 // fetch reads messages and hands them over as they come. quiet tells that it
@@ -76,21 +76,29 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 		return false, pause(ctx, halted, wait)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only when the connection is gone
-	request, err := json.Marshal(pull{Expires: wait, Batch: fetchMessages, MaxBytes: maxBytes})
-	if err != nil {
-		return false, err
-	}
-	next := p.api + "CONSUMER.MSG.NEXT." + p.name + "." + p.config.Durable
-	if err := p.conn.PublishRequest(next, inbox, request); err != nil {
+	asked := pull{Expires: wait, Batch: fetchMessages, MaxBytes: maxBytes}
+	if err := p.ask(inbox, asked); err != nil {
 		return false, pause(ctx, halted, wait)
 	}
-	// The server answers when the time is up; past that nobody is there.
-	unanswered := time.NewTimer(wait + requestTimeout/3)
+	// The server answers when the time is up. Past that nobody is there, but for
+	// what a slow network is still bringing: what comes starts the time again.
+	silence := wait + requestTimeout
+	unanswered := time.NewTimer(silence)
 	defer unanswered.Stop()
-	for count := 0; count < fetchMessages; {
+	for count := 0; count < asked.Batch; {
 		select {
 		case m := <-messages:
+			unanswered.Reset(silence)
 			if m.Reply == "" {
+				if count == 0 && asked.MaxBytes > 0 && isTooLarge(m) {
+					// Somebody has raised the largest message since Run
+					// began. It is asked for alone, or it never comes.
+					asked.Batch, asked.MaxBytes = 1, 0
+					if err := p.ask(inbox, asked); err != nil {
+						return false, pause(ctx, halted, wait)
+					}
+					continue
+				}
 				end, err := p.answered(m)
 				if end {
 					return count == 0 && err == nil, err
@@ -114,6 +122,21 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 		}
 	}
 	return false, nil
+}
+
+// ask sends a pull request, which the server answers in inbox.
+func (p *puller) ask(inbox string, asked pull) error {
+	request, err := json.Marshal(asked)
+	if err != nil {
+		return err
+	}
+	return p.conn.PublishRequest(p.api+"CONSUMER.MSG.NEXT."+p.name+"."+p.config.Durable, inbox, request)
+}
+
+// isTooLarge reports whether the server answers that the next message is larger
+// than all that was asked for.
+func isTooLarge(m *nats.Msg) bool {
+	return m.Header.Get("Status") == "409" && strings.Contains(m.Header.Get("Description"), "MaxBytes")
 }
 
 // answered reads an answer of the server: whether it ends the fetch, and the

@@ -20,7 +20,6 @@ import (
 type member struct {
 	cfg        *Config
 	store      lobwriter.Store // one try each
-	retrying   lobwriter.Store // repeats what is unanswered
 	stream     *source
 	layout     Layout
 	binding    lobwriter.Binding
@@ -31,16 +30,24 @@ type member struct {
 	status     *Status
 }
 
+// ErrNotDrained: a soft stop took longer than Config.DrainTimeout.
+var ErrNotDrained = errors.New("not everything was flushed in time; what is left is read again at the next start")
+
+// errStopped is why owners stop when the caller asks them to.
+var errStopped = errors.New("stopped")
+
 // Run consumes the stream until stop is closed and everything read has been
 // flushed and acknowledged, or until ctx ends. It waits for NATS and for the
-// database as long as it takes. It returns an error only for what an operator
-// has to change: no such stream, a stream that cannot be served, a database
-// that serves another one, too little memory.
+// database as long as it takes. It returns an error for what an operator has to
+// change (no such stream, a stream that cannot be served, a database that serves
+// another one, too little memory), nats.ErrConnectionClosed when the connection
+// is closed for good, ErrNotDrained, and the cause of ctx's end.
 //
-// When it returns, everything that it started has ended.
+// When it returns, everything that it started has ended. After the end of ctx
+// that takes as long as one attempt of the database may, for its outcome counts.
 func Run(ctx context.Context, stop <-chan struct{}, cfg Config) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	if cfg.Status == nil {
 		cfg.Status = NewStatus()
 	}
@@ -48,45 +55,55 @@ func Run(ctx context.Context, stop <-chan struct{}, cfg Config) error {
 	if err != nil || m == nil {
 		return err
 	}
-	var wg sync.WaitGroup
 	owners := make([]*owner, m.layout.Partitions)
 	for i := range owners {
 		owners[i] = newOwner(m, i)
 	}
+	// The end of soft asks the owners to stop, the end of ctx makes them.
+	soft, endSoft := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endSoft(nil)
 	watching, endWatching := context.WithCancel(ctx)
-	wg.Go(func() { m.watch(watching, owners) })
+	defer endWatching()
+	var wg, owning sync.WaitGroup
+	wg.Go(func() { m.watch(watching, owners, endSoft) })
 	wg.Go(func() { m.attend(watching) })
-
-	var owning sync.WaitGroup
-	for _, o := range owners {
-		owning.Go(func() { o.run(ctx, stop) })
-	}
 	wg.Go(func() {
 		select {
 		case <-stop:
-			timer := time.NewTimer(cfg.DrainTimeout)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-				cfg.Log.Warn("not everything was flushed in time; what is left is read again at the next start", "drain_timeout", cfg.DrainTimeout)
-				cancel()
-			case <-watching.Done():
-			}
+			endSoft(errStopped)
+		case <-soft.Done():
+		case <-watching.Done():
+			return
+		}
+		select {
+		case <-time.After(cfg.DrainTimeout):
+			end(ErrNotDrained)
 		case <-watching.Done():
 		}
 	})
+	for _, o := range owners {
+		owning.Go(func() { o.run(ctx, soft.Done()) })
+	}
 	owning.Wait()
-	m.leave(context.WithoutCancel(ctx))
 	endWatching()
 	wg.Wait()
-	return ctx.Err()
+	m.leave(context.WithoutCancel(ctx)) // last: attend would come back
+	return errors.Join(stopped(context.Cause(soft)), context.Cause(ctx))
 }
 
-// errStopped tells that stop was closed before anything was owned.
-var errStopped = errors.New("stopped")
+// stopped returns nil in place of errStopped.
+func stopped(err error) error {
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
 
 // begin waits for NATS and for the database, and finds out what to serve.
 func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
 	var js jetstream.JetStream
 	var err error
 	api := jetstream.DefaultAPIPrefix
@@ -101,9 +118,12 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	}
 	m := &member{cfg: cfg, store: cfg.Store, metrics: cfg.Metrics, status: cfg.Status}
 	var info *jetstream.StreamInfo
-	err = patiently(ctx, stop, cfg.Log, "waiting for NATS", func(ctx context.Context) error {
+	err = patiently(ctx, stop, cfg.Log, "waiting for NATS", requestTimeout, func(ctx context.Context) error {
 		s, err := js.Stream(ctx, cfg.Stream)
-		cfg.Status.nats(err == nil)
+		cfg.Status.nats(err)
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return closed(cfg.NATS)
+		}
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "start", Err: fmt.Errorf("stream %s does not exist", cfg.Stream), Hint: "run: lobsink setup"}
 		}
@@ -127,17 +147,7 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	}
 	m.layout = layout
 	m.stream = &source{js: js, conn: cfg.NATS, api: api, name: cfg.Stream, layout: layout, maxFragment: cfg.MaxFragment}
-	m.retrying = lobwriter.Retry(cfg.Store, lobwriter.RetryOptions{
-		AttemptTimeout: cfg.FlushTimeout,
-		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
-			cfg.Status.database(err)
-			if cfg.OnRetry != nil {
-				cfg.OnRetry(op, attempt, err, wait)
-			}
-			cfg.Log.Warn("database: will try again", "op", op, "attempt", attempt, "kind", lobwriter.KindOf(err).String(), "code", lobwriter.CodeOf(err), "wait", wait, "err", err)
-		},
-	})
-	err = patiently(ctx, stop, cfg.Log, "waiting for the database", func(ctx context.Context) (err error) {
+	err = patiently(ctx, stop, cfg.Log, "waiting for the database", cfg.FlushTimeout, func(ctx context.Context) (err error) {
 		m.binding, err = cfg.Store.Bind(ctx, lobwriter.Stream{Name: cfg.Stream, Created: info.Created.UnixNano(), Partitions: layout.Partitions})
 		cfg.Status.database(err)
 		return err
@@ -150,13 +160,6 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	cfg.Status.serves(layout.Partitions)
 	cfg.Log.Info("serving", "stream", cfg.Stream, "partitions", layout.Partitions, "database", m.binding.DatabaseID, "life", m.binding.Life, "ack_wait_seconds", ackWait.Seconds())
 	return m, nil
-}
-
-func stopped(err error) error {
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	return err
 }
 
 // messageOverhead is what a message takes beside its payload limit: headers
@@ -182,17 +185,21 @@ func (m *member) fits(l Layout, info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// patiently repeats try until it succeeds, or fails with something that only an
-// operator can change.
-func patiently(ctx context.Context, stop <-chan struct{}, log *slog.Logger, what string, try func(context.Context) error) error {
+// patiently repeats try, each time with a deadline, until it succeeds, or fails
+// with something that waiting does not change.
+func patiently(ctx context.Context, stop <-chan struct{}, log *slog.Logger, what string, timeout time.Duration, try func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
-		call, cancel := context.WithTimeout(ctx, requestTimeout)
+		call, cancel := context.WithTimeout(ctx, timeout)
 		err := try(call)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		if k := lobwriter.KindOf(err); k == lobwriter.Fatal || k == lobwriter.Invalid {
+		switch lobwriter.KindOf(err) {
+		case lobwriter.Fatal, lobwriter.Invalid, lobwriter.Credentials:
+			return err
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
 			return err
 		}
 		log.Warn(what, "attempt", attempt, "err", err)
@@ -206,9 +213,10 @@ func patiently(ctx context.Context, stop <-chan struct{}, log *slog.Logger, what
 	}
 }
 
-// watch tells all owners about the connection and about the stream.
-func (m *member) watch(ctx context.Context, owners []*owner) {
-	changes := m.cfg.NATS.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED)
+// watch tells all owners about the connection and about the stream. It ends
+// soft when the connection is closed for good.
+func (m *member) watch(ctx context.Context, owners []*owner, endSoft context.CancelCauseFunc) {
+	changes := m.cfg.NATS.StatusChanged()
 	defer m.cfg.NATS.RemoveStatusListener(changes)
 	tell := func(event func(o *owner) func(time.Time)) {
 		for _, o := range owners {
@@ -221,23 +229,30 @@ func (m *member) watch(ctx context.Context, owners []*owner) {
 	}
 	check := time.NewTicker(m.cfg.Renew)
 	defer check.Stop()
-	lost := false
+	known, lost := m.stream.connection(), false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case s := <-changes:
-			if s != nats.CONNECTED && !lost {
-				lost = true
-				m.status.nats(false)
-				m.cfg.Log.Warn("connection to NATS lost, reconnecting")
-				tell(func(o *owner) func(time.Time) {
-					return func(now time.Time) { o.part.Connected(now, false) }
-				})
-			}
+		case <-changes:
 		case <-check.C:
 		}
-		if !m.cfg.NATS.IsConnected() {
+		// nats.go drops changes when there are many, and what came is old: they
+		// only say when to look.
+		if m.cfg.NATS.IsClosed() {
+			endSoft(closed(m.cfg.NATS))
+			return
+		}
+		connected := m.cfg.NATS.IsConnected()
+		if !lost && (!connected || m.stream.connection() != known) {
+			lost = true
+			m.status.nats(errDisconnected)
+			m.cfg.Log.Warn("connection to NATS lost, reconnecting")
+			tell(func(o *owner) func(time.Time) {
+				return func(now time.Time) { o.part.Connected(now, false) }
+			})
+		}
+		if !connected {
 			continue
 		}
 		facts, _, err := m.stream.facts(ctx)
@@ -245,13 +260,13 @@ func (m *member) watch(ctx context.Context, owners []*owner) {
 			return
 		}
 		if err != nil {
-			m.status.nats(false)
+			m.status.nats(fmt.Errorf("stream %s: %w", m.cfg.Stream, err))
 			m.cfg.Log.Warn("the stream does not answer", "stream", m.cfg.Stream, "err", err)
 			continue
 		}
-		m.status.nats(true)
+		m.status.nats(nil)
 		if lost {
-			lost = false
+			known, lost = facts.Connection, false
 			m.cfg.Log.Info("connection to NATS is back")
 			tell(func(o *owner) func(time.Time) {
 				return func(now time.Time) { o.part.Reconnected(now, facts) }
@@ -262,6 +277,12 @@ func (m *member) watch(ctx context.Context, owners []*owner) {
 			return func(now time.Time) { o.part.StreamChecked(now, facts) }
 		})
 	}
+}
+
+// closed tells that the connection does not come back, and why: nats.go gives up
+// when its credentials are refused twice.
+func closed(nc *nats.Conn) error {
+	return fmt.Errorf("%w for good (last error: %v): correct what that says and start again", nats.ErrConnectionClosed, nc.LastError())
 }
 
 // attend keeps the member row alive.

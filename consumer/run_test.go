@@ -21,24 +21,40 @@ import (
 
 // rig is a real server, a reference store and a running consumer.
 type rig struct {
-	t     *testing.T
-	srv   *embednats.Server
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	spec  StreamSpec
-	store *lobtest.Memory
-	stop  chan struct{}
-	ended chan error
-	cfg   Config
+	t       *testing.T
+	srv     *embednats.Server
+	options embednats.Options // of the server
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	spec    StreamSpec
+	store   *lobtest.Memory
+	stop    chan struct{}
+	ended   chan error
+	cfg     Config
 }
+
+// TestMain looks for goroutines that outlive all tests: those of Run and of
+// whatever a test forgot to end.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newRig(t *testing.T, partitions int) *rig {
 	t.Helper()
-	srv, err := embednats.Start(t.Context(), embednats.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	return newRigOn(t, partitions, embednats.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+}
+
+// newRigOn returns a rig whose server has options of its own. One that listens
+// can be shut down and started again on its port.
+func newRigOn(t *testing.T, partitions int, options embednats.Options) *rig {
+	t.Helper()
+	srv, err := embednats.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := srv.Connect(nats.MaxReconnects(-1))
+	connect := srv.Connect
+	if options.Listen != "" {
+		connect = func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(srv.ClientURL(), options...) }
+	}
+	nc, err := connect(nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +62,14 @@ func newRig(t *testing.T, partitions int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		nc.Close()
-		srv.Shutdown()
-		goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	})
-	r := &rig{t: t, srv: srv, nc: nc, js: js,
+	r := &rig{t: t, srv: srv, options: options, nc: nc, js: js,
 		spec:  StreamSpec{Name: "FRAGMENTS", Root: "fragments", Partitions: partitions},
 		store: lobtest.NewMemory(lobwriter.Limits{Documents: 1024, Bytes: 4 << 20, ChunkBytes: 32767}),
 	}
+	t.Cleanup(func() {
+		nc.Close()
+		r.srv.Shutdown()
+	})
 	if _, err := CreateStream(t.Context(), js, r.spec); err != nil {
 		t.Fatal(err)
 	}

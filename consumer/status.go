@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -11,15 +12,18 @@ import (
 // value is not ready to use; see NewStatus.
 type Status struct {
 	mu       sync.Mutex
-	natsUp   bool
+	natsErr  error
 	dbErr    error
 	dbSeen   bool
 	owned    []bool
-	reported map[int]error
+	reported map[int]error // why a partition stands still
 }
 
+// errDisconnected is the state of a connection that is being made again.
+var errDisconnected = errors.New("NATS does not answer")
+
 // NewStatus returns the status of a consumer that has not begun.
-func NewStatus() *Status { return &Status{reported: map[int]error{}} }
+func NewStatus() *Status { return &Status{natsErr: errDisconnected, reported: map[int]error{}} }
 
 // Check is one thing that must be well for the consumer to be ready.
 type Check struct {
@@ -32,10 +36,7 @@ type Check struct {
 func (s *Status) Checks() []Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	checks := []Check{{Name: "nats"}, {Name: "database"}, {Name: "partitions"}}
-	if !s.natsUp {
-		checks[0].Err = fmt.Errorf("NATS does not answer")
-	}
+	checks := []Check{{Name: "nats", Err: s.natsErr}, {Name: "database"}, {Name: "partitions"}}
 	switch {
 	case !s.dbSeen:
 		checks[1].Err = fmt.Errorf("the database has not answered yet")
@@ -50,19 +51,24 @@ func (s *Status) Checks() []Check {
 	}
 	if n < len(s.owned) || n == 0 {
 		checks[2].Err = fmt.Errorf("%d of %d partitions owned", n, len(s.owned))
-		for i := range s.owned {
-			if err := s.reported[i]; err != nil {
-				checks[2].Err = fmt.Errorf("%w; %w", checks[2].Err, err)
-			}
+	}
+	for i := range s.owned {
+		switch err := s.reported[i]; {
+		case err == nil:
+		case checks[2].Err == nil:
+			checks[2].Err = err
+		default:
+			checks[2].Err = fmt.Errorf("%w; %w", checks[2].Err, err)
 		}
 	}
 	return checks
 }
 
-func (s *Status) nats(up bool) {
+// nats notes the last word of NATS; nil: all is well.
+func (s *Status) nats(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.natsUp = up
+	s.natsErr = err
 }
 
 // database notes the outcome of a call: a lease that is held or a claim that is
@@ -82,6 +88,7 @@ func (s *Status) serves(partitions int) {
 	s.owned = make([]bool, partitions)
 }
 
+// partition notes that a partition came to be owned, or is not any more.
 func (s *Status) partition(i int, owned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +98,13 @@ func (s *Status) partition(i int, owned bool) {
 	}
 }
 
+// report notes why a partition stands still; nil: it does not.
 func (s *Status) report(i int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.reported, i)
+		return
+	}
 	s.reported[i] = err
 }
