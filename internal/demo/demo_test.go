@@ -2,7 +2,8 @@ package demo
 
 import (
 	"bytes"
-	"context"
+	"database/sql"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,73 +13,138 @@ import (
 
 	"github.com/lobsink/lobsink/internal/publish"
 	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/lobtest"
+	"github.com/lobsink/lobsink/lobwriter/sqlite"
 )
 
-// texts is a database that says what it is told to say.
-type texts struct {
-	lobwriter.Reader
-	chunks map[string][][]byte
-}
-
-func (r texts) Read(_ context.Context, key string, chunk func([]byte) error) (lobwriter.Document, error) {
-	chunks, ok := r.chunks[key]
-	if !ok {
-		return lobwriter.Document{}, lobwriter.ErrNotFound
-	}
-	for _, c := range chunks {
-		if err := chunk(c); err != nil {
-			return lobwriter.Document{}, err
-		}
-	}
-	return lobwriter.Document{Key: key, Row: lobwriter.Row{Chunks: int64(len(chunks))}}, nil
-}
-
-func stored(t *testing.T, w *Workload) texts {
+// store writes the documents of a workload into a SQLite file, each generated
+// fragment as a chunk of its own, and returns the content of the file.
+func store(t *testing.T, w *Workload) []byte {
 	t.Helper()
-	r := texts{chunks: map[string][][]byte{}}
-	count := 0
-	err := w.Each(func(f publish.Fragment) error {
+	o := sqlite.Options{Path: filepath.Join(t.TempDir(), "demo.db")}
+	if _, _, err := sqlite.Setup(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlite.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := lobtest.NewOwner(t, s, 0)
+	var groups []lobwriter.Group
+	flush := func() {
+		owner.Flush(t, groups...)
+		groups = groups[:0]
+	}
+	count, held := 0, map[string]bool{}
+	err = w.Each(func(f publish.Fragment) error {
 		count++
-		r.chunks[f.Key] = append(r.chunks[f.Key], bytes.Clone(f.Data))
+		if held[f.Key] || len(groups) == s.Limits().Documents {
+			flush()
+			clear(held)
+		}
+		held[f.Key] = true
+		fragment := lobtest.Text(uint64(count), string(f.Data))
+		fragment.Final = f.Final
+		groups = append(groups, owner.Append(f.Key, fragment))
 		return nil
 	})
-	if err != nil || count != w.Fragments() || len(r.chunks) != w.Documents() {
-		t.Fatalf("%d fragments of %d, %d documents of %d, %v", count, w.Fragments(), len(r.chunks), w.Documents(), err)
+	flush()
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
 	}
-	return r
+	if count != w.Fragments() || len(owner.Rows) != w.Documents() {
+		t.Fatalf("%d fragments of %d, %d documents of %d", count, w.Fragments(), len(owner.Rows), w.Documents())
+	}
+	content, err := os.ReadFile(o.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
-// TestCheck: each kind of damage raises its counter.
+// verdict damages a copy of a database with SQL, ? being the key of a document,
+// and says what Check makes of it.
+func verdict(t *testing.T, w *Workload, content []byte, key string, damage ...string) Verdict {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const document = "(select id from lobsink_documents where doc_key = ?)"
+	for _, statement := range damage {
+		if _, err := db.Exec(strings.ReplaceAll(statement, "DOCUMENT", document), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := sqlite.OpenReader(t.Context(), sqlite.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	v, err := w.Check(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestCheck: each kind of damage to a database raises its counter and no other.
 func TestCheck(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.xml")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Bundle: true, Files: []string{empty}, Room: 1 << 20}
-	key := rowKey(1)
+	w := workload(t, Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Bundle: true, Files: []string{empty}, Room: 1 << 20})
+	content := store(t, w)
+	const (
+		lose = `delete from lobsink_chunks where document = DOCUMENT and n = 4`
+		// A chunk moves away, and others move up: n is unique.
+		makeRoom = `update lobsink_chunks set n = -n - 1 where document = DOCUMENT and n > 4`
+		fill     = `update lobsink_chunks set n = -n where document = DOCUMENT and n < 0`
+		double   = `insert into lobsink_chunks (document, generation, n, body) select document, generation, 5, body from lobsink_chunks where document = DOCUMENT and n = 4`
+		change   = `update lobsink_chunks set body = replace(body, substr(body, 41, 1), 'X') where document = DOCUMENT and n = 1`
+		remove   = `delete from lobsink_documents where id = DOCUMENT`
+		text     = `delete from lobsink_chunks where document = DOCUMENT`
+	)
+	report, real := rowKey(1), "bundle/cldr/mai.xml"
 	for _, c := range []struct {
-		name   string
-		damage func(r texts)
-		want   func(v Verdict) bool
+		name, key                                  string
+		damage                                     []string
+		missing, duplicates, outOfOrder, differing int
 	}{
-		{"nothing", func(texts) {}, func(v Verdict) bool { return v.Exact() && v.LOBWrites > 0 }},
-		{"lost", func(r texts) { r.chunks[key] = slices.Delete(r.chunks[key], 3, 4) }, func(v Verdict) bool { return v.Missing == 1 && v.Duplicates+v.OutOfOrder+v.Differing == 0 }},
-		{"doubled", func(r texts) { r.chunks[key] = slices.Insert(r.chunks[key], 4, r.chunks[key][3]) }, func(v Verdict) bool { return v.Duplicates == 1 && v.Missing+v.OutOfOrder+v.Differing == 0 }},
-		{"swapped", func(r texts) { c := r.chunks[key]; c[2], c[3] = c[3], c[2] }, func(v Verdict) bool { return v.OutOfOrder == 1 && v.Missing+v.Duplicates+v.Differing == 0 }},
-		{"changed", func(r texts) { r.chunks[key][5][40] ^= 1 }, func(v Verdict) bool { return v.Differing == 1 && v.Missing == 1 }},
-		{"document lost", func(r texts) { delete(r.chunks, key) }, func(v Verdict) bool { return v.Missing == 10 && v.Documents == workload(t, o).Documents()-1 }},
-		{"real XML changed", func(r texts) { r.chunks["bundle/cldr/mai.xml"][0][9] ^= 1 }, func(v Verdict) bool { return v.Differing == 1 && v.Missing == 0 }},
-		{"real XML lost", func(r texts) { delete(r.chunks, "bundle/cldr/mai.xml") }, func(v Verdict) bool { return v.Differing == 1 }},
-		{"empty document lost", func(r texts) { delete(r.chunks, empty) }, func(v Verdict) bool { return v.Differing == 1 }},
-		{"real XML cut", func(r texts) { k := "bundle/cldr/mai.xml"; r.chunks[k] = r.chunks[k][1:] }, func(v Verdict) bool { return v.Differing == 1 }},
+		{"nothing", report, nil, 0, 0, 0, 0},
+		{"lost", report, []string{lose}, 1, 0, 0, 0},
+		{"doubled", report, []string{makeRoom, fill, double}, 0, 1, 0, 0},
+		{"swapped", report, []string{
+			`update lobsink_chunks set n = -3 where document = DOCUMENT and n = 4`,
+			`update lobsink_chunks set n = 4 where document = DOCUMENT and n = 3`, fill}, 0, 0, 1, 0},
+		{"changed", report, []string{change}, 1, 0, 0, 1},
+		{"document lost", report, []string{text, remove}, 10, 0, 0, 0},
+		{"real XML lost in part", real, []string{lose}, 0, 0, 0, 1},
+		{"real XML swapped", real, []string{
+			`update lobsink_chunks set n = -3 where document = DOCUMENT and n = 4`,
+			`update lobsink_chunks set n = 4 where document = DOCUMENT and n = 3`, fill}, 0, 0, 0, 1},
+		{"real XML changed", real, []string{change}, 0, 0, 0, 1},
+		{"real XML lost", real, []string{text, remove}, 0, 0, 0, 1},
+		{"empty document lost", filepath.ToSlash(empty), []string{remove}, 0, 0, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := workload(t, o)
-			r := stored(t, w)
-			c.damage(r)
-			v, err := w.Check(t.Context(), r)
-			if err != nil || !c.want(v) {
-				t.Errorf("%+v, %v", v, err)
+			v := verdict(t, w, content, c.key, c.damage...)
+			if v.Missing != c.missing || v.Duplicates != c.duplicates || v.OutOfOrder != c.outOfOrder || v.Differing != c.differing {
+				t.Errorf("%+v", v)
+			}
+			if v.Exact() != (c.damage == nil) {
+				t.Errorf("exact: %t", v.Exact())
+			}
+			if v.Exact() && (v.Documents != w.Documents() || v.Fragments != int64(w.Fragments()) || v.Bytes == 0 || v.LOBWrites == 0) {
+				t.Errorf("%+v", v)
 			}
 		})
 	}
@@ -141,13 +207,16 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	w := workload(t, Options{Size: 100, Room: 1000, Files: []string{"./good.xml", "good.xml", "latin1.xml", "nul.xml", "notes.txt", strings.Repeat("x", 255)}})
-	r := stored(t, w)
 	got := map[string]string{}
-	for key, chunks := range r.chunks {
-		got[key] = string(bytes.Join(chunks, []byte("|")))
+	err := w.Each(func(f publish.Fragment) error {
+		got[f.Key] += "|" + string(f.Data)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := map[string]string{
-		"good.xml": "\ufeff<a>\r\n<b/><b>|<c/>\U0001f600</b></a>", "notes.txt": "no XML", strings.Repeat("x", 255): "<a/>",
+		"good.xml": "|\ufeff<a>\r\n<b/><b>|<c/>\U0001f600</b></a>", "notes.txt": "|no XML", strings.Repeat("x", 255): "|<a/>",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("documents %q", got)
