@@ -12,15 +12,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// embeddedPort skips the test where something else has the port of the embedded
-// server, which is fixed.
+// embeddedPort waits for the port of the embedded server, which is fixed: tests
+// of other packages may have it for a while. The test is skipped where something
+// else keeps it.
 func embeddedPort(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:4222")
-	if err != nil {
-		t.Skipf("the embedded server needs port 4222: %v", err)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		l, err := net.Listen("tcp", "127.0.0.1:4222")
+		if err == nil {
+			l.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Skipf("the embedded server needs port 4222: %v", err)
+		}
 	}
-	l.Close()
 }
 
 func embeddedStream(t *testing.T) jetstream.JetStream {

@@ -105,6 +105,9 @@ func (s *sink) address() string {
 				s.addr = record.URL
 			}
 		}
+		if s.addr == "" && !s.running() {
+			s.t.Fatalf("it ended with exit code %d", s.cmd.ProcessState.ExitCode())
+		}
 		if s.addr == "" {
 			return fmt.Errorf("it has not said where it serves metrics and health")
 		}
@@ -146,6 +149,9 @@ func (s *sink) readiness(want int, text string) {
 		status, body, err := s.get("/readyz")
 		if status == want && strings.Contains(body, text) {
 			return nil
+		}
+		if !s.running() {
+			s.t.Fatalf("it ended with exit code %d", s.cmd.ProcessState.ExitCode())
 		}
 		return fmt.Errorf("/readyz: %d %q %v; want %d and %q", status, body, err, want, text)
 	})
