@@ -146,7 +146,7 @@ func (p *publication) explain(ctx context.Context, pub *publish.Publisher, err e
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &local), errors.As(err, &broken), errors.Is(err, publish.ErrComplete):
+	case errors.As(err, &local), errors.As(err, &broken), errors.Is(err, publish.ErrComplete), errors.Is(err, publish.ErrChanged):
 		return failed("%w", err)
 	}
 	// The publisher is of no more use, but knows what it was.

@@ -85,9 +85,8 @@ func (p *Publisher) goOn(d *document, last *jetstream.RawStreamMsg) {
 // skip takes a fragment that an earlier run of the same name has stored. Only of
 // the last one it is known what it was.
 func (p *Publisher) skip(d *document, f Fragment) error {
-	if d.number == d.there && !bytes.Equal(f.Data, d.ending) {
-		return p.fail(fmt.Errorf("fragment %d of %q is not the one that is stored in its place at sequence %d: what is published has changed since; publish it under another key",
-			d.number, f.Key, d.last))
+	if d.number == d.there && !bytes.Equal(f.Data, d.ending) || d.number < d.there && f.Final {
+		return p.fail(fmt.Errorf("fragment %d of %q under the name %s: %w", d.number, f.Key, p.o.Run, ErrChanged))
 	}
 	return nil
 }

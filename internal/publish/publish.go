@@ -143,6 +143,10 @@ var ErrTooLarge = errors.New("larger than the largest message")
 // that a further one would go to the dead letters.
 var ErrComplete = errors.New("the document is complete already; publish under another key")
 
+// ErrChanged means that an earlier run of the same name has published other
+// fragments.
+var ErrChanged = errors.New("what was published under this name before was cut otherwise, or has changed since; publish it under another key")
+
 // Publish publishes a fragment, after it has waited for room in the window. It
 // may return before the fragment is stored, see Flush. Fragments of a key are
 // numbered in the order of their calls, on from those that the stream has.
