@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,12 @@ type owner struct {
 	owned    bool  // as the status was told
 
 	flushed atomic.Bool // the last attempt to flush succeeded
+	waited  atomic.Bool // the log has that the lease is another member's
 }
+
+// flushesFailed is after how many attempts a flush makes lobsink not ready. A
+// renewal that succeeds in the meantime says nothing about flushes.
+const flushesFailed = 3
 
 func newOwner(m *member, index int) *owner {
 	o := &owner{member: m, index: index, events: make(chan func(time.Time)), done: make(chan struct{})}
@@ -49,6 +55,9 @@ func newOwner(m *member, index int) *owner {
 		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
 			o.flushed.Store(o.flushed.Load() && op != "flush")
 			o.status.database(err)
+			if op == "flush" && (attempt >= flushesFailed || lobwriter.KindOf(err) == lobwriter.Space) {
+				o.status.report(o.index, fmt.Errorf("partition %d is not stored: %w", o.index, err))
+			}
 			if o.cfg.OnRetry != nil {
 				o.cfg.OnRetry(op, attempt, err, wait)
 			}
@@ -234,9 +243,12 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 	switch kind := lobwriter.KindOf(err); {
 	case err == nil:
 		o.metrics.claimed()
+		o.waited.Store(false)
 		o.log.Info("partition claimed", "epoch", c.Fence.Epoch, "checkpoint", c.Fence.Checkpoint.Seq)
 	case kind == lobwriter.Held:
-		o.log.Debug("partition is held by another member")
+		if !o.waited.Swap(true) {
+			o.log.Info("waiting for the lease of another member", "err", err)
+		}
 	default:
 		o.log.Warn("partition not claimed, will try again", "kind", kind.String(), "err", err)
 	}

@@ -277,3 +277,29 @@ func TestLentMemory(t *testing.T) {
 	r.exact()
 	r.halt()
 }
+
+// TestNoRoom: a database that renews leases and has no room for text is not
+// ready, and is again as soon as there is room.
+func TestNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 1)
+	r.cfg.Status = NewStatus()
+	g := r.gate()
+	r.start()
+	g.set(func(_ context.Context, op string, _ int) error {
+		if op == "flush" {
+			return errors.New("disk full")
+		}
+		return nil
+	}, nil)
+	r.load(9, 50, 2)
+	r.eventually("a report", func() bool {
+		err := check(r.cfg.Status, "partitions")
+		return err != nil && strings.Contains(err.Error(), "partition 0 is not stored: disk full")
+	})
+	g.set(nil, nil)
+	r.exact()
+	r.eventually("readiness", func() bool { return check(r.cfg.Status, "partitions") == nil })
+	r.halt()
+	r.acked()
+}

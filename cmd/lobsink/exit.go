@@ -69,6 +69,9 @@ func exitCode(err error) int {
 			return exitUnavailable
 		}
 	}
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+		return exitConfig // a connection that is refused for good is closed too
+	}
 	for _, absent := range []error{
 		nats.ErrNoServers, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
 		jetstream.ErrNoStreamResponse, context.DeadlineExceeded,

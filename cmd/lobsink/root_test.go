@@ -75,6 +75,7 @@ func TestExitCodes(t *testing.T) {
 		{&lobwriter.Error{Kind: lobwriter.Transient, Err: errors.New("x")}, 69},
 		{&lobwriter.Error{Kind: lobwriter.Space, Err: errors.New("x")}, 1},
 		{fmt.Errorf("x: %w", nats.ErrNoServers), 69},
+		{fmt.Errorf("%w for good: %w", nats.ErrConnectionClosed, nats.ErrAuthorization), 78},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), 69},
 	} {
 		if got := exitCode(test.err); got != test.want {

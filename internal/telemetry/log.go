@@ -46,7 +46,7 @@ func NewLogger(w io.Writer, o LogOptions) *slog.Logger {
 	terminal := isTerminal(w)
 	var h slog.Handler
 	if o.Format == JSON || o.Format != Text && !terminal {
-		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: o.Level})
+		h = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: o.Level, ReplaceAttr: readable})
 	} else {
 		h = tint.NewTextHandler(w, &tint.Options{
 			Level: o.Level, TimeFormat: "15:04:05.000", NoColor: o.NoColor || !terminal,
@@ -56,6 +56,14 @@ func NewLogger(w io.Writer, o LogOptions) *slog.Logger {
 		h = Unrepeated(h, o.RepeatAfter)
 	}
 	return slog.New(h)
+}
+
+// readable writes durations with their unit, as in text, not as nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 func isTerminal(w io.Writer) bool {

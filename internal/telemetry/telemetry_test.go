@@ -137,9 +137,12 @@ func TestFormats(t *testing.T) {
 		var b bytes.Buffer
 		log := telemetry.NewLogger(&b, telemetry.LogOptions{Format: test.format, Level: slog.LevelWarn})
 		log.Info("below the level")
-		log.Warn("flush failed", "partition", 3)
+		log.Warn("flush failed", "partition", 3, "wait", 90*time.Second)
 		if n := strings.Count(b.String(), "\n"); n != 1 {
 			t.Errorf("%s: %d lines: %s", test.format, n, b.String())
+		}
+		if !strings.Contains(b.String(), "1m30s") {
+			t.Errorf("%s: a duration without a unit: %s", test.format, b.String())
 		}
 		if json.Valid(b.Bytes()) != test.json || strings.Contains(b.String(), "\x1b") {
 			t.Errorf("%s: %q", test.format, b.String())
