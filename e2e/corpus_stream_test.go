@@ -54,7 +54,18 @@ func (d *digester) sum() digest {
 // storable is the rule of what can be stored, said once more for the tests.
 func storable(data []byte) bool { return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 }
 
-func validUTF8(text string) bool { return utf8.ValidString(text) }
+// refusal is the code of what cannot be stored: that of its first fault.
+func refusal(payload string) string {
+	for i, r := range payload {
+		if r == 0 {
+			return "nul"
+		}
+		if _, size := utf8.DecodeRuneInString(payload[i:]); r == utf8.RuneError && size == 1 {
+			return "invalid-utf8"
+		}
+	}
+	return ""
+}
 
 // sentFiles is what the stream has of a set of files.
 type sentFiles struct {

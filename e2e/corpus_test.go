@@ -182,8 +182,8 @@ func (c *files) run(t *testing.T, b *broker, db *database) {
 		t.Errorf("and %d more", wrong-5)
 	}
 	c.deadLetters(t, b, sent)
-	t.Logf("%d files, %d fragments, %d bytes; %d fragments of %d files refused; published in %.1f s, stored %.1f s later",
-		len(c.paths), sent.fragments, sent.bytes, len(sent.refused), countRefused(sent), pubTook.Seconds(), (took - pubTook).Seconds())
+	t.Logf("%s: %d files, %d fragments, %d bytes; %d fragments of %d files refused; published in %.1f s, stored %.1f s later",
+		c.name, len(c.paths), sent.fragments, sent.bytes, len(sent.refused), countRefused(sent), pubTook.Seconds(), (took - pubTook).Seconds())
 }
 
 // deadLetters compares the dead letters of the set: exactly those that were
@@ -198,10 +198,7 @@ func (c *files) deadLetters(t *testing.T, b *broker, sent *sentFiles) {
 			t.Errorf("fragment at sequence %d cannot be stored and is not in the dead letters", seq)
 			continue
 		}
-		code := "invalid-utf8"
-		if validUTF8(payload) {
-			code = "nul"
-		}
+		code := refusal(payload)
 		if l.Code != code || l.Bytes != len(payload) || l.CRC32C != checksum(payload) {
 			t.Errorf("dead letter %+v, want %s of %d bytes with CRC-32C %s", l, code, len(payload), checksum(payload))
 		}
