@@ -105,20 +105,37 @@ func (d *demonstration) run(ctx context.Context, out *output) error {
 		return err
 	}
 	defer s.close()
-	v, took, err := d.perform(ctx, s, log)
+	took, err := d.perform(ctx, s, log)
 	if err != nil && ctx.Err() != nil {
 		err = failed("stopped before everything was stored")
 	}
 	if err == nil {
-		err = d.print(out, v, took)
-	}
-	if err == nil && !v.Exact() {
-		err = failed("what was read back is not what was published")
+		err = d.judge(ctx, out, took)
 	}
 	if d.keep == "" {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), s))
 	}
 	return err
+}
+
+// judge reads everything back, prints what is there, and fails if it is not what
+// was published.
+func (d *demonstration) judge(ctx context.Context, out *output, took time.Duration) error {
+	reader, err := openReader(ctx, d.cfg)
+	if err != nil {
+		return err
+	}
+	v, err := d.workload.Check(ctx, reader)
+	if err = errors.Join(err, reader.Close()); err != nil {
+		return err
+	}
+	if err := d.print(out, v, took); err != nil {
+		return err
+	}
+	if !v.Exact() {
+		return failed("what was read back is not what was published")
+	}
+	return nil
 }
 
 // prepare decides where everything is. The function that it returns removes the
@@ -233,14 +250,14 @@ func (d *demonstration) remove(ctx context.Context, s *service) error {
 	return errors.Join(removeStreams(ctx, js), removeStore(ctx, d.cfg))
 }
 
-// perform publishes and stores at the same time, and then reads back.
-func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logger) (v demo.Verdict, took time.Duration, err error) {
+// perform publishes and stores at the same time.
+func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logger) (took time.Duration, err error) {
 	if err := d.makeDocuments(s); err != nil {
-		return v, 0, err
+		return 0, err
 	}
 	reader, err := openReader(ctx, d.cfg)
 	if err != nil {
-		return v, 0, err
+		return 0, err
 	}
 	defer reader.Close()
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -256,12 +273,7 @@ func (d *demonstration) perform(ctx context.Context, s *service, log *slog.Logge
 	}
 	took = time.Since(began)
 	close(stop)
-	err = errors.Join(err, <-ended)
-	if err != nil {
-		return v, took, err
-	}
-	v, err = d.workload.Check(ctx, reader)
-	return v, took, err
+	return took, errors.Join(err, <-ended)
 }
 
 func (d *demonstration) publish(ctx context.Context, s *service, log *slog.Logger) error {
