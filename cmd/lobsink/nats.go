@@ -130,14 +130,19 @@ func natsError(cfg *Config, err error) error {
 	return withCode(exitUnavailable, fmt.Errorf("no NATS server at %s (%w): start it, or correct --nats", where, err))
 }
 
+// subjectsOverlap is "subjects overlap with an existing stream" (nats-server,
+// server/errors.json).
+const subjectsOverlap = 10065
+
 // jetStreamError says what to do about an answer of JetStream, or none.
 func jetStreamError(err error) error {
+	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return withCode(exitUnavailable, fmt.Errorf("the NATS server answers, but no JetStream does: start it with -js, or wait until its cluster has a leader (%w)", err))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return misconfigured("the NATS server has no JetStream for us: start it with -js, and enable it for the account (%w)", err)
-	case errors.Is(err, jetstream.ErrStreamNotFound):
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.As(err, &api) && api.ErrorCode == subjectsOverlap:
 		return withCode(exitConfig, err)
 	}
 	return err

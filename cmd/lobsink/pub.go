@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -180,6 +181,9 @@ func (p *publication) sources(args []string) (found []source, err error) {
 			return nil, usage("%s cannot be the key of a document: %w; say another one with --key", printable(key), err)
 		}
 		found = append(found, source{path, key})
+	}
+	if found == nil {
+		return nil, failed("there is no file to publish in %s", strings.Join(args, ", "))
 	}
 	return found, nil
 }
