@@ -110,3 +110,44 @@ func TestMeddling(t *testing.T) {
 		})
 	}
 }
+
+// TestExistingConsumer: a consumer that an earlier claim left, or somebody made
+// by hand under such a name, is never taken over with its settings: each claim
+// makes its own, and deletes the others of its partition. A work-queue stream,
+// on which consumers would share messages, is refused with the reason.
+func TestExistingConsumer(t *testing.T) {
+	t.Run("O46", func(t *testing.T) {
+		r := newRig(t, 1)
+		old := jetstream.ConsumerConfig{
+			Durable: "lobsink-0badcafe-0-1-deadbeef", AckPolicy: jetstream.AckExplicitPolicy,
+			AckWait: time.Second, MaxDeliver: 3, MaxAckPending: 5, FilterSubject: "fragments.other",
+		}
+		if _, err := r.js.CreateConsumer(t.Context(), r.spec.Name, old); err != nil {
+			t.Fatal(err)
+		}
+		last := r.publish("k", []byte("text"), nil)
+		r.start()
+		r.stored("k", last)
+		r.eventually("the old consumer to go", func() bool {
+			all := r.consumers()
+			return len(all) == 1 && all[0].Name != old.Durable && all[0].Config.AckWait == ackWait && all[0].Config.FilterSubject == ""
+		})
+		r.halt()
+		r.acked()
+	})
+	t.Run("O46 work queue", func(t *testing.T) {
+		r := newRig(t, 1)
+		if err := r.js.DeleteStream(t.Context(), r.spec.Name); err != nil {
+			t.Fatal(err)
+		}
+		cfg := r.spec.Config()
+		cfg.Retention = jetstream.WorkQueuePolicy
+		if _, err := r.js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		err := Run(t.Context(), nil, r.cfg)
+		if err == nil || !strings.Contains(err.Error(), "retention") {
+			t.Errorf("Run: %v, want a refusal that names the retention", err)
+		}
+	})
+}
