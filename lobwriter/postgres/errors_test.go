@@ -30,7 +30,8 @@ func TestKinds(t *testing.T) {
 		"XX000": lobwriter.Transient, // internal_error
 		"99999": lobwriter.Transient, // nobody knows
 		"22021": lobwriter.Invalid,   // character_not_in_repertoire
-		"23505": lobwriter.Invalid,   // unique_violation
+		"23514": lobwriter.Invalid,   // check_violation
+		"23505": lobwriter.Transient, // unique_violation
 		"54000": lobwriter.Invalid,   // program_limit_exceeded
 		"28P01": lobwriter.Credentials,
 		"28000": lobwriter.Credentials,

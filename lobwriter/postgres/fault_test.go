@@ -64,7 +64,8 @@ func TestServerCrash(t *testing.T) {
 	o := database(t, server)
 	s := open(t, o)
 	own := claim(t, s, 0)
-	r, ctx := retrying(t, s)
+	var ctx context.Context
+	own.Store, ctx = retrying(t, s)
 	crashed := make(chan struct{})
 	go func() {
 		defer close(crashed)
@@ -78,17 +79,12 @@ func TestServerCrash(t *testing.T) {
 	for n := uint64(1); ; n++ {
 		text := fmt.Sprintf("<%d/>", n)
 		want.WriteString(text)
-		f := own.NewFlush(own.Append("k", lobtest.Text(n, text)))
-		receipt, err := r.Flush(ctx, f)
-		var fenced *lobwriter.FencedError
-		if errors.As(err, &fenced) && fenced.Stored.Flush == f.Number+1 {
-			// The first try committed: the next flush carries on.
-			own.Claim.Fence.Flush = fenced.Stored.Flush
-			own.Rows["k"] = f.Groups[0].After
-		} else if err != nil {
+		receipt, err := own.Deliver(ctx, own.Append("k", lobtest.Text(n, text)))
+		if err != nil {
 			t.Fatal(err)
-		} else {
-			own.Settle(f, receipt)
+		}
+		if a := receipt.Answers[0].Status; a != lobwriter.Appended && a != lobwriter.AlreadyThere {
+			t.Fatalf("fragment %d: %v", n, a)
 		}
 		select {
 		case <-crashed:
@@ -211,56 +207,5 @@ func TestWrongDatabase(t *testing.T) {
 				t.Errorf("the password is in: %v", err)
 			}
 		})
-	}
-}
-
-// TestMigrateWithDocuments: tables of each earlier version, with documents in
-// them, are brought to this one. There is one version so far: setup again must
-// leave everything as it is.
-func TestMigrateWithDocuments(t *testing.T) {
-	o := database(t, shared)
-	s := open(t, o)
-	own := claim(t, s, 0)
-	f := own.NewFlush(own.Append("k", lobtest.Text(1, "<a/>")))
-	if _, err := s.Flush(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
-	if from, to, err := postgres.Setup(t.Context(), o); err != nil || from != to {
-		t.Errorf("set up again from %d to %d: %v", from, to, err)
-	}
-	lobtest.CheckDocument(t, openReader(t, o), lobwriter.Runes, "k", "<a/>")
-	// Tables with another prefix are others.
-	demo := o
-	demo.Prefix = "lobsink_demo_"
-	if _, _, err := postgres.Setup(t.Context(), demo); err != nil {
-		t.Fatal(err)
-	}
-	if err := postgres.Remove(t.Context(), demo); err != nil {
-		t.Fatal(err)
-	}
-	lobtest.CheckDocument(t, openReader(t, o), lobwriter.Runes, "k", "<a/>")
-}
-
-// BenchmarkFlush flushes 64 documents of 32 KiB each.
-func BenchmarkFlush(b *testing.B) {
-	server := pgtest.Start(b)
-	o := database(b, server)
-	s := open(b, o)
-	own := claim(b, s, 0)
-	text := strings.Repeat("<row n=\"1\">text and more text</row>\n", 1000)[:32767]
-	seq := uint64(0)
-	b.SetBytes(64 * int64(len(text)))
-	for b.Loop() {
-		var groups []lobwriter.Group
-		for d := range 64 {
-			seq++
-			groups = append(groups, own.Append(fmt.Sprint("doc", d), lobtest.Text(seq, text)))
-		}
-		f := own.NewFlush(groups...)
-		r, err := s.Flush(b.Context(), f)
-		if err != nil {
-			b.Fatal(err)
-		}
-		own.Settle(f, r)
 	}
 }

@@ -1,140 +1,148 @@
 package postgres
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// flushSQL calls the function of deploy/postgres with the arguments in the order
-// of its parameters.
-const flushSQL = `select * from lobsink_flush_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-	$11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-	$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`
+// mode is how lobsink_flush_v1 does the groups.
+type mode bool
 
-// arguments are the groups of a flush, a column each: the function takes arrays.
-type arguments struct {
-	keys        []string
-	first, last []int64
-	carries     []bool
-	believed    columns
-	after       columns
+const (
+	atOnce   mode = false // an error undoes all of them
+	oneByOne mode = true  // a group whose content is refused is undone alone
+)
 
-	chunkGroup []int32
-	chunkN     []int64
-	chunkBody  [][]byte
+// errNoReply should never be seen. Its outcome counts as unknown.
+var errNoReply = errors.New("the reply of the database does not belong to the call")
+
+// flushQuery has a parameter for each of lobsink_flush_v1, in its order.
+const flushQuery = `
+	select accepted, (fence).life, (fence).epoch, (fence).claim_id, (fence).flush,
+	       (fence).checkpoint, (fence).checkpoint_time, (fence).highest, (fence).highest_time,
+	       (answer).*
+	  from lobsink_flush_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+	         $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+	         $21, $22, $23, $24, $25, $26, $27, $28, $29, $30,
+	         $31, $32, $33)`
+
+// call is a flush as arrays, an element for each group.
+type call struct {
+	flush    *lobwriter.Flush
+	keys     []string
+	from, to []int64
+	believed columns
+	after    columns
+	// Of texts, the first textsBefore belong to groups before, and the next
+	// textsOf to the group.
+	textsBefore, textsOf []int32
+	texts                [][]byte
 }
 
-// columns are rows of documents, a column each.
+// columns are document rows as arrays.
 type columns struct {
 	generation, life, seq, first, fragments, holes, late, bytes, units, chunks, crc []int64
 	state                                                                           []int16
 	reason                                                                          []string
 }
 
-func (c *columns) add(r *lobwriter.Row) {
-	c.generation = append(c.generation, r.Generation)
-	c.state = append(c.state, int16(r.State))
-	c.life = append(c.life, r.Mark.Life)
-	c.seq = append(c.seq, int64(r.Mark.Seq))
-	c.first = append(c.first, int64(r.First))
-	c.fragments = append(c.fragments, r.Fragments)
-	c.holes = append(c.holes, r.Holes)
-	c.late = append(c.late, r.Late)
-	c.bytes = append(c.bytes, r.Bytes)
-	c.units = append(c.units, r.Units)
-	c.chunks = append(c.chunks, r.Chunks)
-	c.crc = append(c.crc, int64(r.CRC))
-	c.reason = append(c.reason, r.Reason)
-}
-
-func newArguments(f *lobwriter.Flush) *arguments {
-	a := &arguments{}
+// newCall lays a flush out as arrays. A key that no owner may use is an Invalid
+// error: as an argument it would fail the call, whatever the mode.
+func newCall(f *lobwriter.Flush) (*call, error) {
+	n := len(f.Groups)
+	// No array is nil, which would be NULL.
+	c := &call{
+		flush: f, keys: make([]string, n), from: make([]int64, n), to: make([]int64, n),
+		believed: newColumns(n), after: newColumns(n),
+		textsBefore: make([]int32, n), textsOf: make([]int32, n), texts: make([][]byte, 0, n),
+	}
+	seen := make(map[string]bool, n)
 	for i := range f.Groups {
 		g := &f.Groups[i]
-		a.keys = append(a.keys, g.Key)
-		a.first = append(a.first, int64(g.First))
-		a.last = append(a.last, int64(g.Last))
-		a.carries = append(a.carries, g.Carries())
-		a.believed.add(&g.Believed)
-		a.after.add(&g.After)
-		n := g.After.Chunks - int64(len(g.Chunks))
-		for _, text := range g.Chunks {
-			n++
-			a.chunkGroup = append(a.chunkGroup, int32(i+1))
-			a.chunkN = append(a.chunkN, n)
-			a.chunkBody = append(a.chunkBody, text)
+		if g.Key == "" || !utf8.ValidString(g.Key) || strings.Contains(g.Key, "\x00") || seen[g.Key] {
+			return nil, &lobwriter.Error{Kind: lobwriter.Invalid, Op: "flush",
+				Err: fmt.Errorf("%q is no key, or is the key of two groups", g.Key)}
 		}
+		seen[g.Key] = true
+		c.keys[i] = g.Key
+		c.from[i], c.to[i] = int64(g.First), int64(g.Last)
+		c.believed.set(i, &g.Believed)
+		c.after.set(i, &g.After)
+		c.textsBefore[i], c.textsOf[i] = int32(len(c.texts)), int32(len(g.Chunks))
+		c.texts = append(c.texts, g.Chunks...)
 	}
-	return a
+	return c, nil
 }
 
-// list returns the arguments of the call.
-func (a *arguments) list(f *lobwriter.Flush, oneByOne bool) []any {
-	b, r := &a.believed, &a.after
+func newColumns(n int) columns {
+	numbers := func() []int64 { return make([]int64, n) }
+	return columns{
+		generation: numbers(), life: numbers(), seq: numbers(), first: numbers(), fragments: numbers(), holes: numbers(),
+		late: numbers(), bytes: numbers(), units: numbers(), chunks: numbers(), crc: numbers(),
+		state: make([]int16, n), reason: make([]string, n),
+	}
+}
+
+func (c *columns) set(i int, r *lobwriter.Row) {
+	c.generation[i], c.state[i] = r.Generation, int16(r.State)
+	c.life[i], c.seq[i], c.first[i] = r.Mark.Life, int64(r.Mark.Seq), int64(r.First)
+	c.fragments[i], c.holes[i], c.late[i] = r.Fragments, r.Holes, r.Late
+	c.bytes[i], c.units[i], c.chunks[i], c.crc[i] = r.Bytes, r.Units, r.Chunks, int64(r.CRC)
+	c.reason[i] = storable(r.Reason)
+}
+
+// storable makes text of what may quote a fragment that is none.
+func storable(reason string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// arguments are those of flushQuery.
+func (c *call) arguments(m mode) []any {
+	f, b, a := c.flush, &c.believed, &c.after
 	return []any{
-		oneByOne, f.Partition, f.Life, f.Epoch, f.ClaimID, f.Number,
+		bool(m),
+		f.Partition, f.Life, f.Epoch, f.ClaimID, f.Number,
 		int64(f.Checkpoint.Seq), f.Checkpoint.Time, int64(f.Highest.Seq), f.Highest.Time,
-		array(a.keys), array(a.first), array(a.last), array(a.carries),
-		array(b.generation), array(b.state), array(b.life), array(b.seq), array(b.bytes), array(b.crc),
-		array(r.generation), array(r.state), array(r.first), array(r.fragments), array(r.holes),
-		array(r.late), array(r.bytes), array(r.units), array(r.chunks), array(r.crc), array(r.reason),
-		array(a.chunkGroup), array(a.chunkN), array(a.chunkBody),
+		c.keys, c.from, c.to,
+		b.generation, b.state, b.life, b.seq, b.bytes, b.crc,
+		a.generation, a.state, a.first, a.fragments, a.holes, a.late,
+		a.bytes, a.units, a.chunks, a.crc, a.reason,
+		c.textsBefore, c.textsOf, c.texts,
 	}
 }
 
-// array returns an array that is never NULL, which a nil slice would be.
-func array[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
+// The columns of a reply: accepted and the fence row, then those of an answer. A
+// nil target skips a column.
+const (
+	verdictColumns = 9
+	answerColumns  = 17
+)
+
+// scanVerdict reads the first row of a reply.
+func scanVerdict(rows pgx.Rows) (accepted bool, fence lobwriter.Fence, err error) {
+	targets := append([]any{&accepted}, fenceFields(&fence)...)
+	return accepted, fence, rows.Scan(append(targets, make([]any, answerColumns)...)...)
 }
 
-// answerRow is one row of the function's result.
-type answerRow struct {
-	ord    int
-	fenced bool
-	fence  lobwriter.Fence
-	answer lobwriter.Answer
-}
-
-func scanAnswer(rows pgx.Rows) (r answerRow, err error) {
-	var checkpoint, highest int64
-	var status *int16
-	var code, text *string
-	var d nullRow
-	f := &r.fence
-	err = rows.Scan(&r.ord, &r.fenced, &f.Life, &f.Epoch, &f.ClaimID, &f.Flush,
-		&checkpoint, &f.Checkpoint.Time, &highest, &f.Highest.Time,
-		&status, &code, &text,
-		&d.generation, &d.state, &d.life, &d.seq, &d.first, &d.fragments, &d.holes,
-		&d.late, &d.bytes, &d.units, &d.chunks, &d.crc, &d.reason)
-	if err != nil {
-		return r, err
+// scanAnswer reads the row of the n-th answer.
+func scanAnswer(rows pgx.Rows, n int) (a lobwriter.Answer, err error) {
+	var of int
+	var row lobwriter.Row
+	targets := append(make([]any, verdictColumns), &of, &a.Status, &a.Code, &a.Text)
+	if err := rows.Scan(append(targets, rowFields(&row)...)...); err != nil {
+		return lobwriter.Answer{}, err
 	}
-	f.Checkpoint.Seq, f.Highest.Seq = uint64(checkpoint), uint64(highest)
-	if status != nil {
-		r.answer = lobwriter.Answer{Status: lobwriter.Status(*status), Row: d.row(), Code: *code, Text: *text}
+	if of != n || a.Status < lobwriter.AlreadyThere || a.Status > lobwriter.Rejected {
+		return lobwriter.Answer{}, errNoReply
 	}
-	return r, nil
-}
-
-// nullRow is a stored row of which everything is NULL if there is none.
-type nullRow struct {
-	generation, life, seq, first, fragments, holes, late, bytes, units, chunks, crc *int64
-	state                                                                           *int16
-	reason                                                                          *string
-}
-
-func (n *nullRow) row() lobwriter.Row {
-	if n.generation == nil {
-		return lobwriter.Row{}
+	if a.Status != lobwriter.Appended {
+		a.Row = row
 	}
-	return lobwriter.Row{
-		Generation: *n.generation, State: lobwriter.State(*n.state),
-		Mark:  lobwriter.Mark{Life: *n.life, Seq: uint64(*n.seq)},
-		First: uint64(*n.first), Fragments: *n.fragments, Holes: *n.holes, Late: *n.late,
-		Bytes: *n.bytes, Units: *n.units, Chunks: *n.chunks, CRC: uint32(*n.crc), Reason: *n.reason,
-	}
+	return a, nil
 }

@@ -3,26 +3,36 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// Reader is a lobwriter.Reader in PostgreSQL.
+// Reader is a lobwriter.Reader of a PostgreSQL database. It works while stores
+// write, and on a standby.
 type Reader struct {
-	tables
+	prefix string
+	pool   *pgxpool.Pool
 }
 
 var _ lobwriter.Reader = (*Reader)(nil)
 
-// OpenReader connects as Open does, to read.
+// OpenReader opens a reader of tables of exactly this program's version, as Open
+// does.
 func OpenReader(ctx context.Context, o Options) (*Reader, error) {
-	t, err := connect(ctx, o.withDefaults())
+	o = o.withDefaults()
+	pool, err := connect(ctx, o, reader, readConnections)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{tables: t}, nil
+	if err := checkTables(ctx, pool, o); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Reader{o.Prefix, pool}, nil
 }
 
 // Close implements lobwriter.Reader.
@@ -31,57 +41,56 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Binding implements lobwriter.Reader.
-func (r *Reader) Binding(ctx context.Context) (lobwriter.Binding, error) {
-	b, err := r.readBinding(ctx, r.pool)
-	if err == nil && b.Life == 0 {
-		err = lobwriter.ErrNotFound
-	}
-	if err != nil {
-		return lobwriter.Binding{}, classify("binding", err)
-	}
-	return b, nil
+// Fence implements lobwriter.Reader.
+func (r *Reader) Fence(ctx context.Context, partition int) (f lobwriter.Fence, err error) {
+	err = use(ctx, r.pool, "read the fence", func(conn *pgx.Conn) (err error) {
+		f, err = readFence(ctx, conn, r.prefix, partition)
+		return err
+	})
+	return f, err
 }
 
+// Binding implements lobwriter.Reader.
+func (r *Reader) Binding(ctx context.Context) (b lobwriter.Binding, err error) {
+	err = use(ctx, r.pool, "read the binding", func(conn *pgx.Conn) (err error) {
+		b, err = readBinding(ctx, conn, r.prefix)
+		return err
+	})
+	if err == nil && b.Life == 0 {
+		return lobwriter.Binding{}, lobwriter.ErrNotFound
+	}
+	return b, err
+}
+
+// rowColumns are the columns of a lobwriter.Row, in the order of rowFields.
 const rowColumns = `generation, state, life, seq, first_seq, fragments, holes, late, bytes, units, chunks, crc, reason`
 
-// rowFields are what rowColumns are scanned into; take then completes the row.
-func rowFields(r *lobwriter.Row, seq, first, crc *int64) []any {
+func rowFields(r *lobwriter.Row) []any {
 	return []any{
-		&r.Generation, &r.State, &r.Mark.Life, seq, first, &r.Fragments, &r.Holes, &r.Late,
-		&r.Bytes, &r.Units, &r.Chunks, crc, &r.Reason,
+		&r.Generation, &r.State, &r.Mark.Life, &r.Mark.Seq, &r.First, &r.Fragments, &r.Holes, &r.Late,
+		&r.Bytes, &r.Units, &r.Chunks, &r.CRC, &r.Reason,
 	}
-}
-
-// scanRow scans a row, and what comes before and after its columns.
-func scanRow(row pgx.Row, before []any, r *lobwriter.Row, after ...any) error {
-	var seq, first, crc int64
-	fields := append(append(before, rowFields(r, &seq, &first, &crc)...), after...)
-	if err := row.Scan(fields...); err != nil {
-		return err
-	}
-	r.Mark.Seq, r.First, r.CRC = uint64(seq), uint64(first), uint32(crc)
-	return nil
 }
 
 // Rows implements lobwriter.Store.
 func (s *Store) Rows(ctx context.Context, _ int, keys []string) ([]lobwriter.Row, error) {
-	found, err := s.pool.Query(ctx, s.sql(`select doc_key, `+rowColumns+` from lobsink_documents where doc_key = any($1)`), array(keys))
-	if err != nil {
-		return nil, classify("rows", err)
-	}
-	defer found.Close()
 	stored := make(map[string]lobwriter.Row, len(keys))
-	for found.Next() {
-		var key string
-		var r lobwriter.Row
-		if err := scanRow(found, []any{&key}, &r); err != nil {
-			return nil, classify("rows", err)
+	err := use(ctx, s.documents, "read rows", func(conn *pgx.Conn) error {
+		found, err := conn.Query(ctx, withPrefix(`
+			select doc_key, `+rowColumns+` from lobsink_documents where doc_key = any ($1::text[])`, s.o.Prefix), keys)
+		if err != nil {
+			return err
 		}
-		stored[key] = r
-	}
-	if err := found.Err(); err != nil {
-		return nil, classify("rows", err)
+		var key string
+		var row lobwriter.Row
+		_, err = pgx.ForEachRow(found, append([]any{&key}, rowFields(&row)...), func() error {
+			stored[key] = row
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	rows := make([]lobwriter.Row, len(keys))
 	for i, key := range keys {
@@ -90,74 +99,94 @@ func (s *Store) Rows(ctx context.Context, _ int, keys []string) ([]lobwriter.Row
 	return rows, nil
 }
 
-const documentColumns = `id, doc_key, partition, ` + rowColumns + `, created_at, updated_at`
+const documentQuery = `select id, doc_key, partition, created_at, updated_at, ` + rowColumns + ` from lobsink_documents `
 
-func scanDocument(row pgx.Row) (id int64, d lobwriter.Document, err error) {
-	err = scanRow(row, []any{&id, &d.Key, &d.Partition}, &d.Row, &d.CreatedAt, &d.UpdatedAt)
+func documentFields(id *int64, d *lobwriter.Document) []any {
+	return append([]any{id, &d.Key, &d.Partition, &d.CreatedAt, &d.UpdatedAt}, rowFields(&d.Row)...)
+}
+
+// Document implements lobwriter.Reader.
+func (r *Reader) Document(ctx context.Context, key string) (d lobwriter.Document, err error) {
+	err = use(ctx, r.pool, "read the document", func(conn *pgx.Conn) (err error) {
+		_, d, err = r.find(ctx, conn.QueryRow, key)
+		return err
+	})
+	return d, err
+}
+
+// find reads the row of a document by a connection's QueryRow, or a transaction's.
+func (r *Reader) find(ctx context.Context, queryRow func(context.Context, string, ...any) pgx.Row, key string) (id int64, d lobwriter.Document, err error) {
+	err = queryRow(ctx, withPrefix(documentQuery+`where doc_key = $1`, r.prefix), key).Scan(documentFields(&id, &d)...)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = lobwriter.ErrNotFound
+		return 0, lobwriter.Document{}, lobwriter.ErrNotFound
 	}
 	return id, d, err
 }
 
-// Document implements lobwriter.Reader.
-func (r *Reader) Document(ctx context.Context, key string) (lobwriter.Document, error) {
-	_, d, err := r.find(ctx, r.pool, key)
-	return d, classify("document", err)
-}
-
-func (r *Reader) find(ctx context.Context, q querier, key string) (int64, lobwriter.Document, error) {
-	return scanDocument(q.QueryRow(ctx, r.sql(`select `+documentColumns+` from lobsink_documents where doc_key = $1`), key))
-}
+// aboveKeys is at or above whatever a key of at most 255 bytes can end with: the
+// last character of UTF-8, as often as there is room for it.
+var aboveKeys = strings.Repeat("\U0010FFFF", 64)
 
 // Documents implements lobwriter.Reader.
 func (r *Reader) Documents(ctx context.Context, q lobwriter.Query) ([]lobwriter.Document, error) {
-	found, err := r.pool.Query(ctx, r.sql(`
-		select `+documentColumns+` from lobsink_documents
-		 where doc_key > $1 and doc_key >= $2 and starts_with(doc_key, $2) and ($3::smallint = 0 or state = $3)
-		 order by doc_key limit $4`), q.After, q.Prefix, int16(q.State), q.Limit)
-	if err != nil {
-		return nil, classify("documents", err)
-	}
-	docs, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (lobwriter.Document, error) {
-		_, d, err := scanDocument(row)
-		return d, err
+	var found []lobwriter.Document
+	err := use(ctx, r.pool, "read documents", func(conn *pgx.Conn) error {
+		// One range of the index.
+		rows, err := conn.Query(ctx, withPrefix(documentQuery+`
+			where doc_key >= $1 and doc_key <= $2 and doc_key <> $3 and ($4::smallint = 0 or state = $4)
+			order by doc_key limit $5`, r.prefix),
+			max(q.After, q.Prefix), q.Prefix+aboveKeys, q.After, int16(q.State), q.Limit)
+		if err != nil {
+			return err
+		}
+		var id int64
+		var d lobwriter.Document
+		_, err = pgx.ForEachRow(rows, documentFields(&id, &d), func() error {
+			found = append(found, d)
+			return nil
+		})
+		return err
 	})
 	if err != nil {
-		return nil, classify("documents", err)
+		return nil, err
 	}
-	return docs, nil
+	return found, nil
 }
 
-// Read implements lobwriter.Reader. Row and chunks are of one snapshot, and the
-// chunks are streamed: no limit of the server's values applies.
+// Read implements lobwriter.Reader. The chunks are streamed, so that no limit of
+// a value applies. While it runs, the database keeps everything from its snapshot
+// on.
 func (r *Reader) Read(ctx context.Context, key string, chunk func(piece []byte) error) (lobwriter.Document, error) {
 	var d lobwriter.Document
-	var own error // of chunk
-	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, r.pool, snapshot, func(tx pgx.Tx) error {
-		id, found, err := r.find(ctx, tx, key)
-		if err != nil {
-			return err
-		}
-		d = found
-		rows, err := tx.Query(ctx, r.sql(`select body from lobsink_chunks where document = $1 and generation = $2 order by n`), id, d.Generation)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if own = chunk(rows.RawValues()[0]); own != nil {
-				return own
+	var stopped error // what chunk returned, which stays as it is
+	err := use(ctx, r.pool, "read the text", func(conn *pgx.Conn) error {
+		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+		return pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) error {
+			id, found, err := r.find(ctx, tx.QueryRow, key)
+			if err != nil {
+				return err
 			}
-		}
-		return rows.Err()
+			d = found
+			rows, err := tx.Query(ctx, withPrefix(`
+				select body from lobsink_chunks where document = $1 and generation = $2 order by n`, r.prefix), id, d.Generation)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				if stopped = chunk(rows.RawValues()[0]); stopped != nil {
+					conn.Close(ctx) // or the rest of the text would be read to its end
+					return stopped
+				}
+			}
+			return rows.Err()
+		})
 	})
 	switch {
-	case own != nil:
-		return lobwriter.Document{}, own
+	case stopped != nil:
+		return lobwriter.Document{}, stopped
 	case err != nil:
-		return lobwriter.Document{}, classify("read", err)
+		return lobwriter.Document{}, err
 	}
 	return d, nil
 }

@@ -2,12 +2,14 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -16,78 +18,145 @@ import (
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// connectTimeout bounds one attempt to connect: a host that swallows packets
-// answers never.
-const connectTimeout = 5 * time.Second
+const (
+	// connectTimeout is how long a host may take to answer, unless the URL says
+	// otherwise.
+	connectTimeout = 5 * time.Second
+	// pingAfter is the age of silence after which a connection is tried before
+	// it is used. Below it, a broken one costs a repetition.
+	pingAfter = 5 * time.Second
+)
 
-// poolConfig says how sessions are made. A session makes its own commits
-// durable, and gives up waiting long before the lease of its owner ends.
-func poolConfig(o Options) (*pgxpool.Config, error) {
+// role is what a session is for.
+type role int
+
+const (
+	// owner: writes for a member, and gives up before its lease ends.
+	owner role = iota
+	// reader: reads for as long as its caller takes.
+	reader
+	// migrator: changes the tables, for as long as that takes.
+	migrator
+)
+
+// connect makes a pool of sessions, none of which is open yet.
+func connect(ctx context.Context, o Options, r role, most int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
-		return nil, &lobwriter.Error{Kind: lobwriter.Fatal, Op: "connect", Err: fmt.Errorf("the URL of the database cannot be read"),
-			Hint: "write postgres://USER@HOST:PORT/DATABASE"}
+		// Not err: what it quotes may be a password.
+		return nil, &lobwriter.Error{Kind: lobwriter.Fatal, Op: "connect", Err: errors.New("the URL of the database cannot be read"),
+			Hint: "write postgres://USER@HOST:PORT/DATABASE, with %XX for special characters of the password"}
 	}
-	session(cfg.ConnConfig)
-	params := cfg.ConnConfig.RuntimeParams
-	params["statement_timeout"] = milliseconds(o.FlushTimeout + time.Second)
-	params["lock_timeout"] = milliseconds(o.Lease / 3)
-	params["idle_in_transaction_session_timeout"] = milliseconds(o.Lease / 3)
-	// Off would confirm commits that a crash of the server loses.
-	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, `select set_config('synchronous_commit', 'on', false)
-			where current_setting('synchronous_commit') = 'off'`)
+	cfg.MaxConns = int32(most)
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
+
+	c := cfg.ConnConfig
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "lobsink"
+	}
+	if r != reader && c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	c.OnNotice = noteNotReplicated
+	settings := r.settings(o)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkEncoding(conn); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, setQuery, settings.names, settings.values)
 		return err
 	}
-	return cfg, nil
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	return pool, classify("connect", err)
 }
 
-// session are the settings of every connection, also of setup's.
-func session(cfg *pgx.ConnConfig) {
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
+// setQuery gives the settings of a session their values. With synchronous_commit
+// off, a commit would be confirmed before it is durable; every other value of it
+// is the operator's choice.
+const setQuery = `
+	select set_config(name, value, false)
+	  from unnest($1::text[], $2::text[]) as s (name, value)
+	 where name <> 'synchronous_commit' or current_setting(name) = 'off'`
+
+// settings are those of a session.
+type settings struct{ names, values []string }
+
+func (s *settings) set(name, value string) {
+	s.names, s.values = append(s.names, name), append(s.values, value)
+}
+
+func (r role) settings(o Options) (s settings) {
+	wait := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+	s.set("synchronous_commit", "on")
+	s.set("client_encoding", "UTF8")
+	// The functions count on it that each statement sees the newest rows.
+	s.set("default_transaction_isolation", "read committed")
+	// Compiling a plan pays for none of these statements.
+	s.set("jit", "off")
+	if r == owner {
+		s.set("statement_timeout", wait(o.FlushTimeout+time.Second))
+		s.set("lock_timeout", wait(o.Lease/3))
+		s.set("idle_in_transaction_session_timeout", wait(o.Lease/3))
+	} else {
+		s.set("statement_timeout", "0")
+		s.set("lock_timeout", "0")
+		s.set("idle_in_transaction_session_timeout", "0")
 	}
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = "lobsink"
+	return s
+}
+
+// checkEncoding refuses a database that cannot hold every text as it is.
+func checkEncoding(conn *pgx.Conn) error {
+	encoding := conn.PgConn().ParameterStatus("server_encoding")
+	if encoding == "UTF8" {
+		return nil
 	}
-	cfg.RuntimeParams["client_encoding"] = "UTF8"
+	return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "connect",
+		Err:  fmt.Errorf("the encoding of database %s is %s, which cannot hold every document", conn.Config().Database, encoding),
+		Hint: "make another one: create database NAME encoding 'UTF8' template template0"}
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// notReplicated marks a connection whose last commit did not wait for the standby
+// that it should have waited for.
+const notReplicated = "lobsink: not replicated"
 
-// openDB opens the database for package schema, which speaks database/sql.
-func openDB(cfg *pgx.ConnConfig) *sql.DB {
-	cfg = cfg.Copy()
-	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
-		delete(cfg.RuntimeParams, limit) // migrations take the time that they need
+// noteNotReplicated marks the connection if the wait of a commit for a standby was
+// cancelled. The commit is then reported as a success, with a warning.
+func noteNotReplicated(c *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == "SyncRepWaitForLSN" { // its text depends on lc_messages
+		c.CustomData()[notReplicated] = true
 	}
-	return stdlib.OpenDB(*cfg)
 }
 
-// Setup makes the tables where they are missing, and brings older ones to this
-// program's version. It returns the versions before and after: 0 is none.
-func Setup(ctx context.Context, o Options) (from, to int64, err error) {
-	err = withDB(o, func(db *sql.DB, prefix string) (err error) {
-		from, to, err = schema.Apply(ctx, db, schema.PostgreSQL, deploy.PostgreSQL(), prefix)
-		return err
-	})
-	return from, to, classify("set up the database", err)
-}
-
-// Remove drops the tables, and with them all documents.
-func Remove(ctx context.Context, o Options) error {
-	return classify("remove the tables", withDB(o, func(db *sql.DB, prefix string) error {
-		return schema.Remove(ctx, db, schema.PostgreSQL, deploy.PostgreSQL(), prefix)
-	}))
-}
-
-func withDB(o Options, do func(db *sql.DB, prefix string) error) error {
-	o = o.withDefaults()
-	cfg, err := poolConfig(o)
+// use runs do on a connection of a pool, and gives its error a kind.
+func use(ctx context.Context, pool *pgxpool.Pool, op string, do func(*pgx.Conn) error) error {
+	c, err := pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return classify(op, err)
 	}
-	db := openDB(cfg.ConnConfig)
+	defer c.Release()
+	conn := c.Conn()
+	err = classify(op, do(conn))
+	switch {
+	case err == nil && conn.PgConn().CustomData()[notReplicated] != nil:
+		// A repetition waits for the standby again.
+		err = &lobwriter.Error{Kind: lobwriter.Transient, Op: op,
+			Err: errors.New("the commit was told not to wait for its standby any longer")}
+		conn.Close(ctx)
+	case lobwriter.CodeOf(err) == pgerrcode.ReadOnlySQLTransaction:
+		// This server became a standby. The next connection finds the new primary.
+		conn.Close(ctx)
+	}
+	return err
+}
+
+// checkTables returns a Fatal error unless the tables are of this version.
+func checkTables(ctx context.Context, pool *pgxpool.Pool, o Options) error {
+	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	return do(db, o.Prefix)
+	return classify("connect", schema.Check(ctx, db, schema.PostgreSQL, deploy.PostgreSQL(), o.Prefix, setupCommand))
 }

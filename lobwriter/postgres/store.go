@@ -2,187 +2,178 @@
 // its text in rows of one chunk each, so that nothing that is stored is ever
 // written again.
 //
-// A flush is one call of one function in autocommit: write and commit are one
-// round trip. The function is in deploy/postgres.
+// What has to be one transaction is one function of the database, in
+// deploy/postgres. Called in autocommit, a flush is one round trip.
 package postgres
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lobsink/lobsink/deploy"
 	"github.com/lobsink/lobsink/internal/schema"
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// The limits of one flush. Larger ones are no faster, see BenchmarkFlush.
+// The limits of one flush. More text is no faster, and only makes others wait
+// longer for the fence row: BenchmarkLimits shows it.
 const (
 	maxDocuments = 1024
 	maxBytes     = 4 << 20
-	chunkBytes   = 32767
+	// chunkBytes fits, as the default, every store of lobsink.
+	chunkBytes = 32767
+)
+
+// Connections of a Store.
+const (
+	// defaultFlushes is the default of Options.Flushes, and that of partitions.
+	defaultFlushes = 8
+	// leaseConnections are for what must not wait for a flush.
+	leaseConnections = 2
+	// readConnections are the most of a Reader.
+	readConnections = 4
 )
 
 // Options are the settings of a store and of a reader.
 type Options struct {
 	// URL is the database's, in any form that libpq knows.
 	URL string
-	// Prefix is what the names of the tables begin with; "": lobsink_.
+	// Prefix is what the names of all objects begin with; "": lobsink_.
 	Prefix string
 	// ChunkBytes is the most bytes of one chunk; 0: 32,767.
 	ChunkBytes int
-	// Lease and FlushTimeout bound how long a session may wait for locks and
-	// for a statement, so that a member that is gone leaves none behind;
-	// 0: 10 s and 8 s.
-	Lease, FlushTimeout time.Duration
+	// Lease is the lease of the claims, a third of which is the longest wait for
+	// a lock; 0: 10 s.
+	Lease time.Duration
+	// FlushTimeout is the deadline that the caller gives a flush. The server
+	// gives up a second later; 0: 8 s.
+	FlushTimeout time.Duration
+	// Flushes is the most flushes at the same time, each on its own connection;
+	// more wait. 0: 8.
+	Flushes int
 }
 
 func (o Options) withDefaults() Options {
-	o.Prefix = cmp.Or(o.Prefix, "lobsink_")
+	o.Prefix = cmp.Or(o.Prefix, schema.Prefix)
 	o.ChunkBytes = cmp.Or(o.ChunkBytes, chunkBytes)
 	o.Lease = cmp.Or(o.Lease, 10*time.Second)
 	o.FlushTimeout = cmp.Or(o.FlushTimeout, 8*time.Second)
+	o.Flushes = cmp.Or(o.Flushes, defaultFlushes)
 	return o
 }
 
-// Store is a lobwriter.Store in PostgreSQL. Any number of members may share the
+// Store is a lobwriter.Store in PostgreSQL. Any number of members share the
 // tables.
 type Store struct {
-	tables
 	o Options
+	// documents are the connections of what may wait for the fence row of a
+	// partition, and leases those of what may not.
+	documents, leases *pgxpool.Pool
 }
 
 var _ lobwriter.Store = (*Store)(nil)
 
-// Open connects to a database whose tables are of exactly this program's
-// version. Anything else is a Fatal error that says what to do; a server that
-// does not answer is a Transient one.
+// Open connects to a database with tables of exactly this program's version.
+// Anything else is a Fatal error that says what to do; a server that does not
+// answer is a Transient one.
+//
+// A URL of several hosts leads to the one that takes writes.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
-	t, err := connect(ctx, o)
+	documents, err := connect(ctx, o, owner, o.Flushes)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{tables: t, o: o}, nil
-}
-
-// Limits implements lobwriter.Store.
-func (s *Store) Limits() lobwriter.Limits {
-	return lobwriter.Limits{Documents: maxDocuments, Bytes: maxBytes, ChunkBytes: s.o.ChunkBytes, Unit: lobwriter.Runes}
+	if err := checkTables(ctx, documents, o); err != nil {
+		documents.Close()
+		return nil, err
+	}
+	leases, err := connect(ctx, o, owner, leaseConnections)
+	if err != nil {
+		documents.Close()
+		return nil, err
+	}
+	return &Store{o, documents, leases}, nil
 }
 
 // Close implements lobwriter.Store.
 func (s *Store) Close() error {
-	s.pool.Close()
+	s.documents.Close()
+	s.leases.Close()
 	return nil
 }
 
-// tables are the tables of one prefix, over a pool of connections.
-type tables struct {
-	pool   *pgxpool.Pool
-	prefix string
-}
-
-// sql puts the prefix into a statement, which is written with lobsink_.
-func (t *tables) sql(query string) string {
-	if t.prefix == "lobsink_" {
-		return query
+// Limits implements lobwriter.Store.
+func (s *Store) Limits() lobwriter.Limits {
+	return lobwriter.Limits{
+		Documents: maxDocuments, Bytes: maxBytes, ChunkBytes: s.o.ChunkBytes, Unit: lobwriter.Runes,
 	}
-	return strings.ReplaceAll(query, "lobsink_", t.prefix)
-}
-
-func connect(ctx context.Context, o Options) (tables, error) {
-	cfg, err := poolConfig(o)
-	if err != nil {
-		return tables{}, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return tables{}, classify("connect", err)
-	}
-	t := tables{pool: pool, prefix: o.Prefix}
-	if err := t.check(ctx, cfg.ConnConfig, o); err != nil {
-		pool.Close()
-		return tables{}, classify("connect", err)
-	}
-	return t, nil
-}
-
-// check makes sure that text can be stored as it is and that the tables are of
-// this version.
-func (t *tables) check(ctx context.Context, cfg *pgx.ConnConfig, o Options) error {
-	var encoding string
-	if err := t.pool.QueryRow(ctx, "show server_encoding").Scan(&encoding); err != nil {
-		return err
-	}
-	if encoding != "UTF8" {
-		return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "connect",
-			Err:  fmt.Errorf("the encoding of database %s is %s, which cannot hold every document", cfg.Database, encoding),
-			Hint: "create one with: create database NAME encoding 'UTF8' template template0"}
-	}
-	db := openDB(cfg)
-	defer db.Close()
-	return schema.Check(ctx, db, schema.PostgreSQL, deploy.PostgreSQL(), o.Prefix, "lobsink setup --store postgres://...")
 }
 
 // Flush implements lobwriter.Store.
-func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Receipt, error) {
-	a := newArguments(f)
-	r, err := s.flush(ctx, f, a, false)
-	if refusesContent(err) {
-		// The answer of the database: nothing of it is kept. Once more, so
-		// that only what it refuses is left out.
-		r, err = s.flush(ctx, f, a, true)
+//
+// The first call does all groups at once. If the database refuses the content of
+// one, it has undone the call as a whole, which is an answer and no unknown
+// outcome: the same flush once more, group by group, finds out which it is.
+func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (receipt lobwriter.Receipt, err error) {
+	c, err := newCall(f)
+	if err != nil {
+		return lobwriter.Receipt{}, err
 	}
-	return r, classify("flush", err)
+	err = use(ctx, s.documents, "flush", func(conn *pgx.Conn) error {
+		receipt, err = s.flush(ctx, conn, c, atOnce)
+		if isContent(err) {
+			receipt, err = s.flush(ctx, conn, c, oneByOne)
+		}
+		return err
+	})
+	if err != nil {
+		return lobwriter.Receipt{}, err
+	}
+	return receipt, nil
 }
 
-func (s *Store) flush(ctx context.Context, f *lobwriter.Flush, a *arguments, oneByOne bool) (lobwriter.Receipt, error) {
-	rows, err := s.pool.Query(ctx, s.sql(flushSQL), a.list(f, oneByOne)...)
+// flush makes one call. Whatever does not look like a reply to this very call is
+// an error: no answer is inferred from something missing.
+func (s *Store) flush(ctx context.Context, conn *pgx.Conn, c *call, m mode) (lobwriter.Receipt, error) {
+	rows, err := conn.Query(ctx, withPrefix(flushQuery, s.o.Prefix), c.arguments(m)...)
 	if err != nil {
 		return lobwriter.Receipt{}, err
 	}
 	defer rows.Close()
-	r := lobwriter.Receipt{Answers: make([]lobwriter.Answer, len(f.Groups))}
-	answered := 0
-	fenced := (*lobwriter.FencedError)(nil)
-	for rows.Next() {
-		row, err := scanAnswer(rows)
-		switch {
-		case err != nil:
-			return lobwriter.Receipt{}, err
-		case row.ord == 0 && row.fenced:
-			fenced = &lobwriter.FencedError{Stored: row.fence}
-		case row.ord == 0:
-			r.Number, r.Checkpoint = row.fence.Flush, row.fence.Checkpoint
-		case row.ord > len(f.Groups) || r.Answers[row.ord-1].Status != 0 || row.answer.Status == 0:
-			return lobwriter.Receipt{}, fmt.Errorf("answer %d of %d is not one that a flush has", row.ord, len(f.Groups))
-		default:
-			r.Answers[row.ord-1] = row.answer
-			answered++
-		}
+	if !rows.Next() {
+		return lobwriter.Receipt{}, errors.Join(rows.Err(), errNoReply)
 	}
+	accepted, fence, err := scanVerdict(rows)
+	if err != nil {
+		return lobwriter.Receipt{}, err
+	}
+	answers := make([]lobwriter.Answer, 0, len(c.flush.Groups))
+	for rows.Next() {
+		a, err := scanAnswer(rows, len(answers)+1)
+		if err != nil {
+			return lobwriter.Receipt{}, err
+		}
+		answers = append(answers, a)
+	}
+	// Here ends what the server sent, and with it the transaction.
 	switch {
 	case rows.Err() != nil:
 		return lobwriter.Receipt{}, rows.Err()
-	case fenced != nil:
-		return lobwriter.Receipt{}, fenced
-	case r.Number == 0 || answered != len(f.Groups):
-		return lobwriter.Receipt{}, fmt.Errorf("%d answers to %d groups", answered, len(f.Groups))
+	case !accepted:
+		return lobwriter.Receipt{}, &lobwriter.FencedError{Stored: fence}
+	case len(answers) != len(c.flush.Groups) || fence.Flush != c.flush.Number+1:
+		return lobwriter.Receipt{}, errNoReply
 	}
-	return r, nil
+	return lobwriter.Receipt{Number: fence.Flush, Checkpoint: fence.Checkpoint, Answers: answers}, nil
 }
 
-// refusesContent reports whether the database refuses what a flush contains,
-// and has undone it.
-func refusesContent(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && lobwriter.KindOf(classify("flush", err)) == lobwriter.Invalid
+// withPrefix names the objects of a statement.
+func withPrefix(query, prefix string) string {
+	return strings.ReplaceAll(query, schema.Prefix, prefix)
 }

@@ -1,13 +1,16 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
 
 	"github.com/lobsink/lobsink/internal/pgtest"
 	"github.com/lobsink/lobsink/lobwriter"
@@ -19,16 +22,16 @@ import (
 var shared *pgtest.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		s, err := pgtest.New()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer s.Close()
-		shared = s
-		return m.Run()
-	}())
+	s, err := pgtest.New(pgtest.NoSync())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	shared = s
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		s.Close()
+		os.Exit(code)
+	}), goleak.IgnoreCurrent())
 }
 
 // database makes a set-up, empty database.
@@ -74,37 +77,42 @@ func query(t testing.TB, o postgres.Options, sql string, args ...any) {
 	}
 }
 
+// TestContract runs the suite in one database: each rule has tables with a prefix
+// of its own. The database sorts as people do, which keys must not.
 func TestContract(t *testing.T) {
+	url := shared.CreateDatabase(t, "locale_provider icu icu_locale 'en' locale 'C'")
+	sets := 0
 	lobtest.Test(t, func(t *testing.T) lobtest.Fixture {
-		o := database(t, shared)
+		sets++
+		o := postgres.Options{URL: url, Prefix: fmt.Sprintf("set_%d_", sets)}
+		if _, _, err := postgres.Setup(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 		return lobtest.Fixture{
 			Store:  open(t, o),
 			Reader: openReader(t, o),
 			Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
 			Hold:   func(t testing.TB, partition int) func() { return hold(t, o, partition) },
 			Sabotage: func(t testing.TB, key string) {
-				query(t, o, `update lobsink_chunks set body = 'x' || substr(body, 2)
-					where document = (select id from lobsink_documents where doc_key = $1)`, key)
+				query(t, o, strings.ReplaceAll(`update lobsink_chunks set body = 'x' || substr(body, 2)
+					where document = (select id from lobsink_documents where doc_key = $1)`, "lobsink_", o.Prefix), key)
 			},
 		}
 	})
 }
 
-// hold locks the fence row as a flush under way does.
+// hold locks a fence row as a flush under way does.
 func hold(t testing.TB, o postgres.Options, partition int) func() {
 	t.Helper()
-	c, err := pgx.Connect(context.Background(), o.URL)
+	tx, err := connection(t, o).Begin(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := c.Begin(context.Background())
-	if err != nil {
+	fences := cmp.Or(o.Prefix, "lobsink_") + "fences"
+	if _, err := tx.Exec(context.Background(), `select from `+fences+` where partition = $1 for update`, partition); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(context.Background(), `select from lobsink_fences where partition = $1 for update`, partition); err != nil {
-		t.Fatal(err)
-	}
-	return func() { c.Close(context.Background()) }
+	return func() { tx.Rollback(context.Background()) }
 }
 
 var stream = lobwriter.Stream{Name: "FRAGMENTS", Created: 1, Partitions: 4}

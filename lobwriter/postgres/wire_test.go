@@ -13,6 +13,7 @@ import (
 
 	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/lobtest"
+	"github.com/lobsink/lobsink/lobwriter/postgres"
 )
 
 // wire forwards connections to a server and counts its ReadyForQuery messages:
@@ -20,6 +21,9 @@ import (
 type wire struct {
 	addr       string
 	roundTrips atomic.Int64
+	// cut closes the connection before the next ReadyForQuery, and is then false
+	// again.
+	cut atomic.Bool
 }
 
 func tap(t *testing.T, target string) *wire {
@@ -68,6 +72,9 @@ func (w *wire) count(client io.Writer, server io.Reader) {
 		}
 		if head[0] == 'Z' {
 			w.roundTrips.Add(1)
+			if w.cut.CompareAndSwap(true, false) {
+				return
+			}
 		}
 		if _, err := client.Write(head); err != nil {
 			return
@@ -78,22 +85,25 @@ func (w *wire) count(client io.Writer, server io.Reader) {
 	}
 }
 
-// TestOneRoundTrip: one flush of 64 documents whose rows the owner knows is one
-// transaction and one round trip.
-func TestOneRoundTrip(t *testing.T) {
-	o := database(t, shared)
+// tapped returns a tap and options that lead over it.
+func tapped(t *testing.T, o postgres.Options) (*wire, postgres.Options) {
+	t.Helper()
 	u, err := url.Parse(o.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := tap(t, u.Host)
-	tapped := o
 	u.Host = w.addr
-	q := u.Query()
-	q.Set("sslmode", "disable")
-	u.RawQuery = q.Encode()
-	tapped.URL = u.String()
-	s := open(t, tapped)
+	o.URL = u.String()
+	return w, o
+}
+
+// TestOneRoundTrip: one flush of 64 documents whose rows the owner knows is one
+// transaction and one round trip.
+func TestOneRoundTrip(t *testing.T) {
+	o := database(t, shared)
+	w, over := tapped(t, o)
+	s := open(t, over)
 	own := claim(t, s, 0)
 	const documents = 64
 	seq := uint64(0)
