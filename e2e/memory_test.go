@@ -68,7 +68,7 @@ func TestMemoryOpenDocuments(t *testing.T) {
 	}
 	b, db := startBroker(t), postgresDatabase(t)
 	must(t, "setup", "--nats", b.url(), "--store", db.url, "--partitions", "4")
-	s := startSink(t, "--nats", b.url(), "--store", db.url, "--max-age", "1h", "--memory", fmt.Sprintf("%dMiB", budgetMiB))
+	s := startBinary(t, plain, "", "--nats", b.url(), "--store", db.url, "--max-age", "1h", "--memory", fmt.Sprintf("%dMiB", budgetMiB))
 	publishMany(t, b, documents, func(i int) *nats.Msg {
 		return &nats.Msg{Subject: fmt.Sprintf("fragments.document-%d", i), Data: []byte(fmt.Sprintf("<r d=\"%d\">%0100d</r>", i, i))}
 	})
@@ -100,7 +100,7 @@ func TestMemorySlowDatabase(t *testing.T) {
 	b, db := startBroker(t), postgresDatabase(t)
 	must(t, "setup", "--nats", b.url(), "--store", db.url, "--partitions", "4")
 	proxy, through := startProxyOf(t, db.url)
-	s := startSink(t, "--nats", b.url(), "--store", through, "--partitions", "4", "--memory", fmt.Sprintf("%dMiB", budgetMiB))
+	s := startBinary(t, plain, "", "--nats", b.url(), "--store", through, "--partitions", "4", "--memory", fmt.Sprintf("%dMiB", budgetMiB))
 	s.ready()
 	proxy.late(time.Second)
 	text := strings.Repeat("x", 10_000)

@@ -19,29 +19,38 @@ import (
 
 // sink is one running lobsink.
 type sink struct {
-	t    testing.TB
-	args []string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	log  *tail         // of all its processes
-	dir  string        // its working folder; "": the tests' own
-	addr string        // where it serves metrics and health; see address
+	t      testing.TB
+	binary string
+	dir    string // its working folder; "": the tests' own
+	args   []string
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when it has ended
+	log    *tail         // of all its processes
+	addr   string        // where it serves metrics and health; see address
 }
 
 // startSink starts `lobsink run`.
 func startSink(t testing.TB, args ...string) *sink {
 	t.Helper()
-	return startSinkIn(t, "", args...)
+	return startBinary(t, lobsink, "", args...)
 }
 
 // startSinkIn starts `lobsink run` in a folder.
 func startSinkIn(t testing.TB, dir string, args ...string) *sink {
 	t.Helper()
-	s := &sink{t: t, dir: dir, args: append([]string{"run", "--http", "127.0.0.1:0", "--log-format", "json"}, args...), log: &tail{}}
+	return startBinary(t, lobsink, dir, args...)
+}
+
+func startBinary(t testing.TB, binary, dir string, args ...string) *sink {
+	t.Helper()
+	s := &sink{t: t, binary: binary, dir: dir, args: append([]string{"run", "--http", "127.0.0.1:0", "--log-format", "json"}, args...), log: &tail{}}
 	s.start()
 	t.Cleanup(func() {
 		s.signal(syscall.SIGCONT)
 		s.kill()
+		if s.log.contains("DATA RACE") || s.log.contains("panic:") {
+			t.Error("a data race or a panic in lobsink")
+		}
 		if t.Failed() {
 			t.Logf("the end of lobsink's log:\n%s", s.log)
 		}
@@ -51,7 +60,7 @@ func startSinkIn(t testing.TB, dir string, args ...string) *sink {
 
 func (s *sink) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(lobsink, s.args...)
+	s.cmd = exec.Command(s.binary, s.args...)
 	s.cmd.Dir = s.dir
 	s.cmd.Stderr = s.log
 	s.addr = ""
