@@ -129,7 +129,7 @@ func (c *files) run(t *testing.T, b *broker, db *database) {
 	began := time.Now()
 	var sum published
 	for some := range slices.Chunk(c.paths, filesPerCall) {
-		args := []string{"pub", "--nats", b.url(), "--depth", fmt.Sprint(c.depth), "-o", "json", "--"}
+		args := []string{"pub", "--nats", b.url(), "--in-flight", "100", "--depth", fmt.Sprint(c.depth), "-o", "json", "--"}
 		out, errs, code := callIn(t, c.root, append(args, some...)...)
 		if code != 0 {
 			t.Fatalf("lobsink pub: exit %d\n%s", code, errs)
