@@ -101,7 +101,8 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := workload(t, Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Bundle: true, Files: []string{empty}, Room: 1 << 20})
+	const real = "bundle/cldr/mai.xml"
+	w := workload(t, Options{Documents: 3, Fragments: 31, Size: 80, Seed: 7, Files: []string{real, empty}, Room: 1 << 20})
 	content := store(t, w)
 	const (
 		lose = `delete from lobsink_chunks where document = DOCUMENT and n = 4`
@@ -113,7 +114,7 @@ func TestCheck(t *testing.T) {
 		remove   = `delete from lobsink_documents where id = DOCUMENT`
 		text     = `delete from lobsink_chunks where document = DOCUMENT`
 	)
-	report, real := rowKey(1), "bundle/cldr/mai.xml"
+	report := rowKey(1)
 	for _, c := range []struct {
 		name, key                                  string
 		damage                                     []string

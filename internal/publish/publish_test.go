@@ -26,6 +26,7 @@ type rig struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
 	layout consumer.Layout
+	url    string // "": it listens to nobody
 }
 
 func start(t *testing.T, o embednats.Options, partitions int, change func(*jetstream.StreamConfig)) *rig {
@@ -43,7 +44,9 @@ func start(t *testing.T, o embednats.Options, partitions int, change func(*jetst
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	return newRig(t, nc, partitions, change)
+	r := newRig(t, nc, partitions, change)
+	r.url = srv.ClientURL()
+	return r
 }
 
 func newRig(t *testing.T, nc *nats.Conn, partitions int, change func(*jetstream.StreamConfig)) *rig {
@@ -349,7 +352,7 @@ func TestFinalIsTheLast(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	r := start(t, embednats.Options{Listen: "127.0.0.1:0"}, 1, nil)
-	nc, err := nats.Connect(r.nc.ConnectedUrl())
+	nc, err := nats.Connect(r.url)
 	if err != nil {
 		t.Fatal(err)
 	}
