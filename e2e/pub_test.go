@@ -202,3 +202,39 @@ func TestPub(t *testing.T) {
 		}
 	})
 }
+
+// TestPubRefused: what lobsink will refuse is published, with a warning that
+// names the file and what is wrong; a file that cannot be published is found
+// before anything is.
+func TestPubRefused(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	must(t, "setup", "--nats", b.url(), "--store", sqliteDatabase(t).url)
+	js := b.connect()
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "latin1.xml")
+	if err := os.WriteFile(bad, []byte("<a><b>\xe9</b><b>\xe9</b></a>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := call(t, "pub", "--nats", b.url(), "--key", "latin1", "-o", "json", bad)
+	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "latin1.xml") || !strings.Contains(errs, "dead letters") || !strings.Contains(errs, "0xE9") {
+		t.Errorf("exit %d, stderr %q", code, errs)
+	}
+	var p published
+	if decode(t, out, &p); p.Documents != 1 || p.Fragments != 3 || p.FirstSequence == nil || *p.FirstSequence != 1 || *p.LastSequence != 3 {
+		t.Errorf("%s", out)
+	}
+	long := filepath.Join(dir, strings.Repeat("long/", 60), "name.xml")
+	if err := os.MkdirAll(filepath.Dir(long), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(long, []byte("<a/>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := call(t, "pub", "--nats", b.url(), bad, long); code != 64 || !strings.Contains(errs, "--key") {
+		t.Errorf("a path that is too long for a key: exit %d, %q", code, errs)
+	}
+	if n := lastSequence(t, js); n != 3 {
+		t.Errorf("%d messages in the stream, want 3", n)
+	}
+}
