@@ -96,7 +96,7 @@ func (d *demonstration) run(ctx context.Context, out *output) error {
 	}
 	defer clean()
 	log := d.logger(d.cfg)
-	if lvl := d.flags.given["log_level"]; d.env["LOBSINK_LOG_LEVEL"] == "" && (lvl == nil || !lvl.set) {
+	if !d.given("log_level") {
 		d.cfg.LogLevel = slog.LevelError // the result is what matters
 		log = d.logger(d.cfg)
 	}
@@ -117,6 +117,10 @@ func (d *demonstration) run(ctx context.Context, out *output) error {
 	}
 	return err
 }
+
+// demoMaxAge is how long a fragment of the demo may wait, unless somebody says
+// otherwise.
+const demoMaxAge = 5 * time.Second
 
 // judge reads everything back, prints what is there, and fails if it is not what
 // was published.
@@ -146,6 +150,11 @@ func (d *demonstration) prepare() (clean func(), err error) {
 	}
 	if d.o.Files, err = filesBelow(d.xml); err != nil {
 		return nil, err
+	}
+	if !d.given("max_age") {
+		// Documents are complete within seconds; on a slow machine they should
+		// not be written in more pieces than on a fast one.
+		d.cfg.MaxAge = demoMaxAge
 	}
 	d.o.Room = int(min(d.cfg.MaxFragmentBytes, math.MaxInt32))
 	if err := d.o.Validate(); err != nil {

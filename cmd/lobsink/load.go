@@ -106,6 +106,12 @@ func (a *app) load() (*Config, error) {
 	return &c, nil
 }
 
+// given reports whether a flag or the environment sets a setting.
+func (a *app) given(key string) bool {
+	f := a.flags.given[key]
+	return f != nil && f.set || a.env[findSetting(key).variable()] != ""
+}
+
 // warnOfVariables tells of variables that look like a misspelt setting. Others
 // are left alone: Kubernetes makes LOBSINK_PORT and the like for a service of that
 // name.
