@@ -9,7 +9,8 @@ import "sync"
 type budget struct {
 	mu     sync.Mutex
 	each   int64 // guaranteed to each
-	shared int64 // lent out
+	shared int64 // to be lent
+	lent   int64 // what all use beyond each
 	used   []int64
 }
 
@@ -23,22 +24,14 @@ func newBudget(total int64, partitions int) *budget {
 func (b *budget) allowance(i int, used int64, lend bool) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	others := b.lent - max(b.used[i]-b.each, 0)
+	b.lent = others + max(used-b.each, 0)
 	b.used[i] = used
 	if !lend {
 		return b.each
 	}
-	left := b.shared
-	for j, u := range b.used {
-		if j != i && u > b.each {
-			left -= u - b.each
-		}
-	}
-	return b.each + max(left, 0)
+	return b.each + max(b.shared-others, 0)
 }
 
 // release notes that partition i uses nothing any more.
-func (b *budget) release(i int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used[i] = 0
-}
+func (b *budget) release(i int) { b.allowance(i, 0, false) }

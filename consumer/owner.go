@@ -100,8 +100,7 @@ func (o *owner) run(ctx context.Context, stop <-chan struct{}) {
 		for _, a := range o.part.Actions() {
 			o.perform(ctx, a)
 		}
-		// Only now is the fetch that was just begun part of it.
-		o.part.Allow(o.budget.allowance(o.index, o.part.Bytes()+o.fetching, o.flushed.Load()))
+		o.allow() // notes the fetch that was just begun
 		o.observe()
 		if o.part.Ended() {
 			return
@@ -113,8 +112,10 @@ func (o *owner) run(ctx context.Context, stop <-chan struct{}) {
 		timer.Reset(wake)
 		select {
 		case event := <-o.events:
+			o.allow() // the others may use more by now
 			event(time.Now())
 		case <-timer.C:
+			o.allow()
 			o.part.Tick(time.Now())
 		case <-stop:
 			stop = nil
@@ -123,6 +124,11 @@ func (o *owner) run(ctx context.Context, stop <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// allow tells the budget what the partition uses, and the partition what it may.
+func (o *owner) allow() {
+	o.part.Allow(o.budget.allowance(o.index, o.part.Bytes()+o.fetching, o.flushed.Load()))
 }
 
 // answer hands an event to the loop. It gives up with ctx.
@@ -283,12 +289,13 @@ func (o *owner) flush(ctx context.Context, a DoFlush) {
 }
 
 // fetchBytes is how much one fetch asks for at most: enough for a flush of any
-// store, little enough that partitions share the budget fairly.
+// store. A fetch never asks for more than is guaranteed to its partition: while
+// it waits for messages it would keep from others what it may never use.
 const fetchBytes = 4 << 20
 
 func (o *owner) fetch(a DoFetch) {
 	pull := o.pull
-	bytes := min(a.Bytes, max(fetchBytes, o.maxMessage))
+	bytes := min(a.Bytes, max(fetchBytes, o.maxMessage), o.budget.each)
 	o.fetching = bytes
 	pull.begin()
 	o.start(func(ctx context.Context) {

@@ -282,7 +282,11 @@ func (m *member) watch(ctx context.Context, owners []*owner, endSoft context.Can
 // closed tells that the connection does not come back, and why: nats.go gives up
 // when its credentials are refused twice.
 func closed(nc *nats.Conn) error {
-	return fmt.Errorf("%w for good (last error: %w): correct what that says and start again", nats.ErrConnectionClosed, nc.LastError())
+	err := nc.LastError()
+	if err == nil {
+		return fmt.Errorf("%w for good", nats.ErrConnectionClosed)
+	}
+	return fmt.Errorf("%w for good (last error: %w): correct what that says and start again", nats.ErrConnectionClosed, err)
 }
 
 // attend keeps the member row alive.

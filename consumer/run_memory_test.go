@@ -1,8 +1,13 @@
 package consumer
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
 // smallMessages limits the size of the stream's messages, and with it the least
@@ -33,8 +38,9 @@ func TestLeastMemory(t *testing.T) {
 		t.Errorf("%v with too little memory", err)
 	}
 	r.cfg.Memory++
+	r.cfg.ChunkBytes = 32767
 	r.start()
-	for i := range 40 {
+	for i := range 16 {
 		r.publish(strings.Repeat("k", 1+i%4), []byte(strings.Repeat("x", size-100)), nil)
 	}
 	r.exact()
@@ -42,9 +48,59 @@ func TestLeastMemory(t *testing.T) {
 	r.acked()
 }
 
-// TestBorrowedMemory: one busy partition of eight uses what the others do not
-// need.
-func TestBorrowedMemory(t *testing.T) {
+// TestOneBusyPartition: one busy partition of eight uses the memory that the
+// others do not need, however little there is: their waiting fetches reserve
+// nothing of it.
+func TestOneBusyPartition(t *testing.T) {
+	t.Parallel()
+	const size = 16 << 10
+	r := newRig(t, 8)
+	r.smallMessages(size)
+	r.cfg.Memory = 2 * 8 * (size + messageOverhead) // guaranteed: 80 KiB
+	r.cfg.MaxAge = time.Hour                        // only memory makes documents due
+	r.cfg.ChunkBytes = 32767
+	r.cfg.Metrics = NewMetrics(nil)
+	r.start()
+	time.Sleep(3 * r.cfg.fetchWait()) // every partition has a fetch that waits
+	most, busy := 0.0, keysOf(0, 8, 100)
+	for i := range 900 {
+		r.publish(busy[i%len(busy)], []byte(strings.Repeat("x", 1000)), nil)
+		if i%10 == 0 {
+			most = max(most, r.buffered(0))
+		}
+	}
+	if most < 576<<10 {
+		t.Errorf("at most %.0f bytes held, while %d are there to be borrowed", most, r.cfg.Memory/2)
+	}
+	r.halt()
+	r.cfg.MaxAge = time.Millisecond
+	r.start()
+	r.exact()
+	r.halt()
+	r.acked()
+}
+
+// keysOf returns n keys of a partition.
+func keysOf(partition, partitions, n int) (keys []string) {
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprintf("key-%d", i); PartitionOf(key, partitions) == partition {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// buffered reads the metric of the memory that a partition uses.
+func (r *rig) buffered(partition int) float64 {
+	r.t.Helper()
+	var m dto.Metric
+	if err := r.cfg.Metrics.buffered.WithLabelValues(strconv.Itoa(partition)).Write(&m); err != nil {
+		r.t.Fatal(err)
+	}
+	return m.GetGauge().GetValue()
+}
+
+func TestBudget(t *testing.T) {
 	t.Parallel()
 	b := newBudget(160, 8)
 	for i := range 8 {
@@ -71,12 +127,13 @@ func TestRaisedMessageSize(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1)
 	r.smallMessages(256 << 10)
-	r.cfg.Memory = 4 << 20
+	r.cfg.Memory = 2 << 20 // guaranteed: 1 MiB, the most of one fetch
+	r.cfg.ChunkBytes = 32767
 	r.start()
 	r.stored("k", r.publish("k", []byte("<a>"), nil))
 	r.smallMessages(-1)
 	for range 2 {
-		r.publish("k", []byte(strings.Repeat("x", 6<<20)), nil)
+		r.publish("k", []byte(strings.Repeat("x", 1500<<10)), nil)
 		r.publish("k", []byte("</a>"), nil)
 	}
 	r.exact()

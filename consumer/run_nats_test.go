@@ -195,7 +195,7 @@ func TestTransformEdited(t *testing.T) {
 	r := newRig(t, 2)
 	r.cfg.Status = NewStatus()
 	r.start()
-	key := keyOf(t, 1)
+	key := keyOf(1)
 	r.stored(key, r.publish(key, []byte("in its place"), nil))
 	cfg := r.stream().CachedInfo().Config
 	cfg.SubjectTransform.Destination = "fragments.0.{{wildcard(1)}}"

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/lobtest"
 )
@@ -162,7 +160,7 @@ func TestFailureKeepsOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2)
 	g := r.gate()
-	stuck, free := keyOf(t, 0), keyOf(t, 1)
+	stuck, free := keyOf(0), keyOf(1)
 	held := make(chan struct{})
 	g.set(func(_ context.Context, op string, partition int) error {
 		if op == "flush" && partition == 0 {
@@ -190,15 +188,8 @@ func TestFailureKeepsOrder(t *testing.T) {
 }
 
 // keyOf returns a key of a partition of two.
-func keyOf(t *testing.T, partition int) string {
-	t.Helper()
-	for i := range 100 {
-		if key := fmt.Sprintf("key-%d", i); PartitionOf(key, 2) == partition {
-			return key
-		}
-	}
-	t.Fatal("no key")
-	return ""
+func keyOf(partition int) string {
+	return keysOf(partition, 2, 1)[0]
 }
 
 // TestReportStands: a database that only an operator can help is reported as
@@ -253,7 +244,7 @@ func TestLentMemory(t *testing.T) {
 		return nil
 	}, nil)
 	r.start()
-	stuck := keyOf(t, 0)
+	stuck := keyOf(0)
 	r.publish(stuck, []byte("first"), nil)
 	<-refused
 	time.Sleep(2 * r.cfg.fetchWait()) // what was asked for before may be as large as all
@@ -263,11 +254,7 @@ func TestLentMemory(t *testing.T) {
 	}
 	most := 0.0
 	for range 50 {
-		var m dto.Metric
-		if err := r.cfg.Metrics.buffered.WithLabelValues("0").Write(&m); err != nil {
-			t.Fatal(err)
-		}
-		most = max(most, m.GetGauge().GetValue())
+		most = max(most, r.buffered(0))
 		time.Sleep(10 * time.Millisecond)
 	}
 	if most > 3<<20 { // all of it are 6 MiB
