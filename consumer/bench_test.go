@@ -50,6 +50,9 @@ func drain(b *testing.B, partitions, fragments, documents, size int) {
 	if _, err := CreateStream(b.Context(), js, StreamSpec{Name: "FRAGMENTS", Root: "fragments", Partitions: partitions}); err != nil {
 		b.Fatal(err)
 	}
+	if _, err := CreateDeadStream(b.Context(), js, "FRAGMENTS", 1); err != nil {
+		b.Fatal(err)
+	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range fragments {
 		data := make([]byte, size)

@@ -151,3 +151,18 @@ func TestExistingConsumer(t *testing.T) {
 		}
 	})
 }
+
+// TestMissingStreams: without the stream, or without the one for dead letters,
+// nothing begins; the error names it and the command that makes it.
+func TestMissingStreams(t *testing.T) {
+	for _, name := range []string{"FRAGMENTS", "FRAGMENTS_DEAD"} {
+		r := newRig(t, 1)
+		if err := r.js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		err := Run(t.Context(), nil, r.cfg)
+		if err == nil || !strings.Contains(err.Error(), name+" does not exist") || !strings.Contains(err.Error(), "lobsink setup") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

@@ -124,11 +124,17 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			return closed(cfg.NATS)
 		}
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "start", Err: fmt.Errorf("stream %s does not exist", cfg.Stream), Hint: "run: lobsink setup"}
-		}
 		if err == nil {
 			info = s.CachedInfo()
+			// Not at the first dead letter, when it would hold a partition up.
+			_, err = js.Stream(ctx, DeadStream(cfg.Stream))
+		}
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			missing := cfg.Stream
+			if info != nil {
+				missing = DeadStream(cfg.Stream)
+			}
+			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "start", Err: fmt.Errorf("stream %s does not exist", missing), Hint: "run: lobsink setup"}
 		}
 		return err
 	})
