@@ -48,13 +48,14 @@ func TestStopDuring(t *testing.T) {
 	t.Run("letters", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, 1)
+		r.cfg.DrainTimeout = 500 * time.Millisecond
+		r.start()
+		r.stored("first", r.publish("first", []byte("good"), nil))
 		if err := r.js.DeleteStream(t.Context(), DeadStream(r.spec.Name)); err != nil {
 			t.Fatal(err)
 		}
-		r.cfg.DrainTimeout = 500 * time.Millisecond
 		bad := r.publish("k", []byte("\xff"), nil)
 		other := r.publish("other", []byte("good"), nil)
-		r.start()
 		r.stored("other", other)
 		close(r.stop)
 		if err := r.ends(10 * time.Second); !errors.Is(err, ErrNotDrained) {
