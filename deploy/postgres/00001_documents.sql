@@ -2,6 +2,16 @@
 -- `lobsink setup` applies this file.
 --
 -- Times are Unix nanoseconds. Sequences are those of the stream.
+--
+-- To read, a user needs select on the tables. One who does not own them runs
+-- lobsink with these privileges:
+--
+--   grant select on lobsink_schema, lobsink_binding, lobsink_texts to ...;
+--   grant update on lobsink_binding to ...;
+--   grant select, insert, update on lobsink_fences, lobsink_leases, lobsink_members,
+--     lobsink_documents, lobsink_chunks to ...;
+--   grant delete on lobsink_leases, lobsink_members to ...;
+--   grant usage on sequence lobsink_documents_id_seq to ...;
 
 -- +goose Up
 

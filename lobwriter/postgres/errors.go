@@ -17,7 +17,7 @@ type meaning struct {
 
 const (
 	hintSetup  = "the tables are not those of lobsink: run: " + setupCommand
-	hintGrants = "grant the user the privilege, or connect as the user who ran setup"
+	hintGrants = "grant the user what deploy/postgres/00001_documents.sql lists, or connect as the user who ran setup"
 	hintServer = "start the server, or correct --store"
 	hintLogin  = "correct user and password, or the server's pg_hba.conf"
 	hintDamage = "the database is damaged: restore it from a backup; lobsink then heals it from the stream"

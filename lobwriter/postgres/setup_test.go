@@ -135,7 +135,7 @@ func TestPrefix(t *testing.T) {
 	lobtest.CheckDocument(t, openReader(t, o), lobwriter.Runes, "k", "0")
 }
 
-// grants are what a user needs who did not run setup.
+// grants are those of deploy/postgres/00001_documents.sql.
 const grants = `
 	grant select on lobsink_schema, lobsink_binding, lobsink_texts to member;
 	grant update on lobsink_binding to member;
@@ -143,12 +143,19 @@ const grants = `
 	grant delete on lobsink_leases, lobsink_members to member;
 	grant usage on sequence lobsink_documents_id_seq to member`
 
-// A user with no more than these privileges runs lobsink.
+// A user with no more than these privileges runs lobsink, and one who may only
+// select reads.
 func TestPrivileges(t *testing.T) {
 	o := database(t, shared)
-	query(t, o, `create role member login`)
+	query(t, o, `create role member login; create role guest login; grant select on all tables in schema public to guest`)
 	query(t, o, grants)
-	o.URL = strings.Replace(o.URL, "postgres@", "member@", 1)
+	as := func(user string) postgres.Options {
+		o := o
+		o.URL = strings.Replace(o.URL, "postgres@", user+"@", 1)
+		return o
+	}
+	guest := openReader(t, as("guest"))
+	o = as("member")
 	own := claim(t, open(t, o), 0)
 	if _, err := own.Store.Attend(t.Context(), lobwriter.Member{ID: "aa"}, lobtest.Lease); err != nil {
 		t.Error(err)
@@ -156,6 +163,10 @@ func TestPrivileges(t *testing.T) {
 	own.Flush(t, own.Append("k", lobtest.Text(1, "<a>")))
 	own.Flush(t, own.Append("k", lobtest.Text(2, "</a>")), own.Append("bad", lobtest.Text(3, "\x00")))
 	lobtest.CheckDocument(t, openReader(t, o), lobwriter.Runes, "k", "<a></a>")
+	lobtest.CheckDocument(t, guest, lobwriter.Runes, "k", "<a></a>")
+	if f, err := guest.Fence(t.Context(), 0); err != nil || f.Flush != 2 {
+		t.Errorf("fence %+v, %v", f, err)
+	}
 	if _, err := own.Store.Renew(t.Context(), own.Claim, lobtest.Lease); err != nil {
 		t.Error(err)
 	}

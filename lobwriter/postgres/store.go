@@ -20,8 +20,10 @@ import (
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// The limits of one flush. More text is no faster, and only makes others wait
-// longer for the fence row: BenchmarkLimits shows it.
+// The limits of one flush. Beyond them a flush only holds the fence row longer.
+// BenchmarkFlush with the server on the same two cores: 64 documents of 32 KiB,
+// 64 of 64 KiB and 128 of 64 KiB are stored at 118, 140 and 128 to 179 MB/s, in
+// 18, 30 and 47 to 66 ms; 1,024 documents of 300 bytes take 44 ms.
 const (
 	maxDocuments = 1024
 	maxBytes     = 4 << 20
