@@ -352,7 +352,14 @@ func TestFinalIsTheLast(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	r := start(t, embednats.Options{Listen: "127.0.0.1:0"}, 1, nil)
-	nc, err := nats.Connect(r.url)
+	var nc *nats.Conn
+	var err error
+	for range 50 { // a busy machine may need a moment to accept
+		if nc, err = nats.Connect(r.url); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
