@@ -100,7 +100,8 @@ func removeStore(ctx context.Context, cfg *Config) error {
 }
 
 func (c *Config) postgres(u storeURL) postgres.Options {
-	return postgres.Options{URL: u.postgres, Prefix: c.tables, ChunkBytes: int(c.ChunkBytes), Lease: c.Lease, FlushTimeout: c.FlushTimeout}
+	return postgres.Options{URL: u.postgres, Prefix: c.tables, ChunkBytes: int(c.ChunkBytes), Lease: c.Lease, FlushTimeout: c.FlushTimeout,
+		Flushes: c.DefaultPartitions()}
 }
 
 func (c *Config) sqliteFile(u storeURL) sqlite.Options {
