@@ -126,6 +126,7 @@ func TestBudget(t *testing.T) {
 func TestRaisedMessageSize(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1)
+	r.patient()
 	r.smallMessages(256 << 10)
 	r.cfg.Memory = 2 << 20 // guaranteed: 1 MiB, the most of one fetch
 	r.cfg.ChunkBytes = 32767

@@ -72,6 +72,7 @@ func TestReconnects(t *testing.T) {
 func TestDeletedInside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 1)
+	r.patient()
 	for i := range 20 {
 		r.publish("k", fmt.Appendf(nil, "%d,", i), nil)
 	}

@@ -244,6 +244,12 @@ func (r *rig) epoch() int64 {
 	return f.Epoch
 }
 
+// patient gives the consumer a lease that a busy machine does not let run out,
+// for tests that count claims.
+func (r *rig) patient() {
+	r.cfg.Lease, r.cfg.FlushTimeout = 30*time.Second, 20*time.Second
+}
+
 // another returns a second member beside r: another connection, the same stream
 // and database.
 func (r *rig) another(t *testing.T) *rig {

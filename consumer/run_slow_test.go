@@ -64,12 +64,13 @@ func slowly(t *testing.T, server string, perSecond int) (url string) {
 func TestSlowNetwork(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, 1, embednats.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	nc, err := nats.Connect(slowly(t, r.srv.ClientURL(), 400<<10))
+	nc, err := nats.Connect(slowly(t, r.srv.ClientURL(), 300<<10))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close) // before the proxy, which waits for it
 	r.cfg.NATS = nc
+	r.patient()
 	text := []byte(strings.Repeat("x", 2<<10))
 	for range 700 {
 		r.publish("k", text, nil)

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,7 +36,11 @@ type rig struct {
 
 // TestMain looks for goroutines that outlive all tests: those of Run and of
 // whatever a test forgot to end.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Most tests here wait for leases and time-outs, not for a processor.
+	_ = flag.Set("test.parallel", "6") // which -parallel overrides
+	goleak.VerifyTestMain(m)
+}
 
 func newRig(t *testing.T, partitions int) *rig {
 	t.Helper()
