@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -125,4 +127,64 @@ func TestEmbeddedStoreFull(t *testing.T) {
 	}
 	full.text["more"] = "<more/>"
 	db.exact(t, full)
+}
+
+// TestEmbeddedDiskFull: another program fills the disk of everything, streams and
+// database. Publishers are refused. nats-server takes nothing more after a write
+// error, until it is started again; what it had acknowledged is then all there
+// (O47).
+func TestEmbeddedDiskFull(t *testing.T) {
+	embeddedPort(t)
+	disk := mountSmallDisk(t, "16m")
+	s := startSink(t, "--data-dir", disk.dir, "--lease", "1s", "--max-age", "20ms")
+	s.ready()
+	js := embeddedStream(t)
+	db := sqliteFile(filepath.Join(disk.dir, "lobsink.db"))
+	var acknowledged []string
+	try := func(text string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := js.Publish(ctx, "fragments.d", []byte(text))
+		if err == nil {
+			acknowledged = append(acknowledged, text)
+		}
+		return err
+	}
+	for i := range 50 {
+		if err := try(fmt.Sprintf("<r n=\"%d\"/>", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill(t, filepath.Join(disk.dir, "other"))
+	var refused error
+	for i := 0; i < 2000 && refused == nil; i++ {
+		refused = try(fmt.Sprintf("<s n=\"%d\">%s</s>", i, strings.Repeat("x", 2000)))
+	}
+	if refused == nil {
+		t.Fatal("no publisher was refused although the disk is full")
+	}
+	s.says("no space left on device")
+	if err := os.Remove(filepath.Join(disk.dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	s.start()
+	s.ready()
+	eventually(t, time.Minute, func() error { return try("<again/>") })
+	want := readTruth(t, js, streamName)
+	db.stored(t, want, time.Minute)
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	db.exact(t, want)
+	rest := want.text["d"]
+	for _, text := range acknowledged {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			t.Fatalf("acknowledged and not in the stream: %.40q", text)
+		}
+		rest = after
+	}
 }
