@@ -69,6 +69,11 @@ type flight struct {
 	works []*work
 }
 
+// flightCopies is how often the text of a flush under way is in memory beside
+// its fragments: its chunks, the driver's encoding of them, and what the driver
+// writes to the connection.
+const flightCopies = 3
+
 // guessBelow is the size of a group, in bytes of text, below which an unknown
 // document is sent as absent at once: sending so little twice costs less than
 // asking first.
@@ -285,7 +290,7 @@ func (p *Partition) send() {
 		w.sent = p.compose(w)
 		fl.flush.Groups = append(fl.flush.Groups, w.sent)
 	}
-	p.flight, p.flightBytes = fl, int64(bytes)
+	p.flight, p.flightBytes = fl, flightCopies*int64(bytes)
 	p.do(DoFlush{Turn: p.turn, Flush: fl.flush})
 }
 

@@ -181,10 +181,16 @@ func (c *Config) leaseFaults() (faults []error) {
 // maxFragmentBytes is the largest max_payload that a NATS server can have.
 const maxFragmentBytes = 64 << 20
 
+// uncounted is the part of memory, one in so many, that is not for what is held:
+// it is for what has been read or written and not been collected yet.
+const uncounted = 4
+
 // memoryNeeded returns the smallest memory: half of it is shared out evenly, and
 // each partition's share must take its largest message.
 func memoryNeeded(partitions int, fragment int64) int64 {
-	return 2 * int64(partitions) * (fragment + messageOverhead)
+	held := 2 * int64(partitions) * (fragment + messageOverhead)
+	need := held * uncounted / (uncounted - 1)
+	return (need + 1<<20 - 1) >> 20 << 20 // in whole MiB
 }
 
 func isRoot(root string) bool {

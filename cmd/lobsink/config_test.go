@@ -58,7 +58,7 @@ func TestValidate(t *testing.T) {
 		spoil func(*Config)
 		want  []string
 	}{
-		{"memory", func(c *Config) { c.Partitions, c.Memory = 16, 257<<20 }, []string{"memory is 257MiB", "16 partitions", "8MiB", "at least 258MiB"}},
+		{"memory", func(c *Config) { c.Partitions, c.Memory = 16, 257<<20 }, []string{"memory is 257MiB", "16 partitions", "8MiB", "at least 344MiB"}},
 		{"chunk too small", func(c *Config) { c.ChunkBytes = 3 }, []string{"chunk_bytes is 3", "4 to 32767"}},
 		{"chunk too large", func(c *Config) { c.ChunkBytes = 32768 }, []string{"chunk_bytes is 32768", "4 to 32767"}},
 		{"fragment too large", func(c *Config) { c.MaxFragmentBytes = 64<<20 + 1 }, []string{"max_fragment_bytes is 67108865"}},
@@ -110,11 +110,11 @@ func TestMemoryNeeded(t *testing.T) {
 	c := defaultConfig()
 	c.Partitions = 16
 	c.complete()
-	c.Memory = 2 * 16 * (8<<20 + 64<<10)
+	c.Memory = 344 << 20
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
-	c.Memory--
+	c.Memory -= 1 << 20
 	if c.Validate() == nil {
 		t.Error("a byte less is enough too")
 	}

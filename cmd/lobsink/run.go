@@ -58,7 +58,7 @@ over; the second one ends the process at once. Neither loses anything.`,
 
 // aboveBudget is what Go's soft memory limit allows beyond the budget of the
 // consumer: connections, the runtime, the embedded server.
-const aboveBudget = 64 << 20
+const aboveBudget = 32 << 20
 
 // serve runs until ctx ends, which asks for an orderly end.
 func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
@@ -182,7 +182,7 @@ func (s *service) consumer(cfg *Config, log *slog.Logger, reg prometheus.Registe
 	c := consumer.Config{
 		Store: s.store, NATS: s.conn, Stream: cfg.Stream, Root: cfg.Root, Partitions: cfg.Partitions,
 		Member: lobwriter.Member{ID: consumer.NewID(), Name: host, Version: version()},
-		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory,
+		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory - cfg.Memory/uncounted,
 		Lease: cfg.Lease, Renew: cfg.Renew, FlushTimeout: cfg.FlushTimeout, DrainTimeout: cfg.DrainTimeout,
 		Log: log, Metrics: consumer.NewMetrics(reg), Status: status,
 	}
