@@ -149,7 +149,7 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxFragmentBytes < 1 || c.MaxFragmentBytes > maxFragmentBytes {
 		fault("max_fragment_bytes is %d: it must be 1 to %d, the largest message of NATS", c.MaxFragmentBytes, int64(maxFragmentBytes))
-	} else if p := c.DefaultPartitions(); c.Memory < memoryNeeded(p, c.MaxFragmentBytes) {
+	} else if p := c.DefaultPartitions(); (c.Partitions > 0 || c.Embedded()) && c.Memory < memoryNeeded(p, c.MaxFragmentBytes) {
 		fault("memory is %s; for %s and fragments of up to %s it must be at least %s: raise memory, or lower max_fragment_bytes or partitions",
 			bytesText(c.Memory), plural(p, "partition"), bytesText(c.MaxFragmentBytes), bytesText(memoryNeeded(p, c.MaxFragmentBytes)))
 	}
