@@ -14,7 +14,7 @@ type writing struct {
 	rows  rowCache
 	works works
 	// orphans are messages without a readable key, held until their dead
-	// letters are confirmed. The first lettering of them are being published.
+	// letters are confirmed; letters.orphans of them are being published.
 	orphans     []batcher.Fragment
 	orphanBytes int64
 	letters     struct {
