@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,7 +79,8 @@ func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	status := consumer.NewStatus()
-	stopHTTP, err := a.serveHTTP(ctx, cfg, log, registry, status)
+	ready := &readiness{stop: ctx, status: status}
+	stopHTTP, err := serveHTTP(ctx, cfg, log, registry, ready)
 	if err != nil {
 		return err
 	}
@@ -89,6 +91,7 @@ func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
 		return err
 	}
 	defer s.close()
+	ready.embedded.Store(s.nats)
 	err = consumer.Run(context.WithoutCancel(ctx), ctx.Done(), s.consumer(cfg, log, registry, status))
 	if err == nil {
 		log.Info("stopped: everything read is stored and acknowledged")
@@ -204,9 +207,31 @@ func (s *service) close() {
 	}
 }
 
+// readiness is what has to be well for a run to be ready.
+type readiness struct {
+	// stop ends when a stop was asked for: from then on nothing new is taken.
+	stop     context.Context
+	status   *consumer.Status
+	embedded atomic.Pointer[embednats.Server] // nil: not started, or none
+}
+
+func (r *readiness) checks() []telemetry.Check {
+	checks := []telemetry.Check{{Name: "draining"}}
+	if r.stop.Err() != nil {
+		checks[0].Err = errors.New("a stop was asked for")
+	}
+	if s := r.embedded.Load(); s != nil {
+		checks = append(checks, telemetry.Check{Name: "embedded-nats", Err: s.Err()})
+	}
+	for _, c := range r.status.Checks() {
+		checks = append(checks, telemetry.Check(c))
+	}
+	return checks
+}
+
 // serveHTTP serves metrics and health until the function that it returns is
-// called. From the end of ctx on it is not ready: nothing new is taken.
-func (a *app) serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg *prometheus.Registry, status *consumer.Status) (stop func(), err error) {
+// called.
+func serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg *prometheus.Registry, ready *readiness) (stop func(), err error) {
 	if cfg.HTTP == "" {
 		return func() {}, nil
 	}
@@ -214,20 +239,10 @@ func (a *app) serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg 
 	if l, err = telemetry.Listen(ctx, cfg.HTTP); err != nil {
 		return nil, err
 	}
-	ready := func() []telemetry.Check {
-		checks := []telemetry.Check{{Name: "draining"}}
-		if ctx.Err() != nil {
-			checks[0].Err = errors.New("a stop was asked for")
-		}
-		for _, c := range status.Checks() {
-			checks = append(checks, telemetry.Check(c))
-		}
-		return checks
-	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := telemetry.Serve(serving, l, reg, ready); err != nil {
+		if err := telemetry.Serve(serving, l, reg, ready.checks); err != nil {
 			log.Error("metrics and health are not served any more", "err", err)
 		}
 	})

@@ -1,8 +1,10 @@
 package embednats
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -10,10 +12,20 @@ import (
 // server's own logger would end the process there.
 type logger struct {
 	log *slog.Logger
+	// failed gets the first message that says that nothing more is stored.
+	failed chan error
 
 	mu    sync.Mutex
 	first string
 }
+
+func newLogger(log *slog.Logger) *logger { return &logger{log: log, failed: make(chan error, 1)} }
+
+// deadly are the words of nats-server after which a stream, or all of JetStream,
+// takes nothing more until the server starts again: setWriteErr in its
+// server/filestore.go, handleOutOfSpace in server/jetstream.go. It has no other
+// sign of them.
+var deadly = []string{"Critical write error", "will be DISABLED"}
 
 func (l *logger) fatal() string {
 	l.mu.Lock()
@@ -31,21 +43,24 @@ func (l *logger) Fatalf(format string, v ...any) {
 }
 
 func (l *logger) Errorf(format string, v ...any) {
-	if l.log != nil {
-		l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	l.log.Error("nats-server: " + text)
+	for _, words := range deadly {
+		if strings.Contains(text, words) {
+			select {
+			case l.failed <- errors.New(text):
+			default: // one is enough
+			}
+		}
 	}
 }
 
 func (l *logger) Warnf(format string, v ...any) {
-	if l.log != nil {
-		l.log.Warn("nats-server: " + fmt.Sprintf(format, v...))
-	}
+	l.log.Warn("nats-server: " + fmt.Sprintf(format, v...))
 }
 
 func (l *logger) Noticef(format string, v ...any) {
-	if l.log != nil {
-		l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
-	}
+	l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
 }
 
 func (l *logger) Debugf(string, ...any) {}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -48,11 +49,21 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Server is a running server.
+// Server is a running server. When it cannot write its streams it starts again as
+// soon as the disk takes data; meanwhile Err says so.
 type Server struct {
-	srv    *server.Server
-	lock   *os.File
-	listen bool
+	dir  string
+	opts *server.Options // with the real port
+	max  int64           // Options.MaxStore
+	log  *slog.Logger
+	lock *os.File
+
+	stop context.CancelFunc
+	done chan struct{} // closed when keep has returned
+
+	mu      sync.Mutex
+	srv     *server.Server
+	writing error // why nothing is written; nil: it is
 }
 
 // Start starts a server and returns when it takes connections, which for
@@ -89,26 +100,42 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.JetStreamMaxStore <= 0 {
-		opts.JetStreamMaxStore = storeLimit(o.Dir)
+	s := &Server{dir: filepath.Clean(o.Dir), opts: opts, max: o.MaxStore, log: o.Log, lock: lock, done: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
 	}
-	srv, err := launch(ctx, opts, o.Log)
+	failed, err := s.launch(ctx)
 	if err != nil {
 		unlock(lock)
 		return nil, err
 	}
-	return &Server{srv: srv, lock: lock, listen: o.Listen != ""}, nil
+	if a, ok := s.srv.Addr().(*net.TCPAddr); ok {
+		opts.Port = a.Port
+	}
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	go func() {
+		defer close(s.done)
+		s.keep(keeping, failed)
+	}()
+	return s, nil
 }
 
 // pollReady is how often a starting server is asked whether it is ready.
 const pollReady = 5 * time.Millisecond
 
-func launch(ctx context.Context, opts *server.Options, log *slog.Logger) (*server.Server, error) {
+// launch starts a server. The channel gets the first error after which that
+// server stores nothing more.
+func (s *Server) launch(ctx context.Context) (failed <-chan error, err error) {
+	opts := s.opts.Clone()
+	if opts.JetStreamMaxStore = s.max; s.max <= 0 {
+		opts.JetStreamMaxStore = storeLimit(s.dir)
+	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	l := &logger{log: log}
+	l := newLogger(s.log)
 	srv.SetLoggerV2(l, false, false, false)
 	// Start opens every stream before it returns, and must not be shut down
 	// meanwhile: what it opens after that would stay open.
@@ -124,9 +151,12 @@ func launch(ctx context.Context, opts *server.Options, log *slog.Logger) (*serve
 	case !ready:
 		err = fmt.Errorf("embedded NATS server: stopped while starting: %w", context.Cause(ctx))
 	case !srv.JetStreamEnabled():
-		err = fmt.Errorf("embedded NATS server: cannot open its streams in %s; its log says why", filepath.Clean(opts.StoreDir))
+		err = fmt.Errorf("embedded NATS server: cannot open its streams in %s; its log says why", s.dir)
 	default:
-		return srv, nil
+		s.mu.Lock()
+		s.srv = srv
+		s.mu.Unlock()
+		return l.failed, nil
 	}
 	srv.Shutdown()
 	srv.WaitForShutdown()
@@ -217,21 +247,34 @@ func storeLimit(dir string) int64 {
 
 // ClientURL returns the address for other processes; "" if there is none.
 func (s *Server) ClientURL() string {
-	if !s.listen {
+	if s.opts.DontListen {
 		return ""
 	}
-	return s.srv.ClientURL()
+	return s.current().ClientURL()
 }
 
-// Connect opens a connection within the process, without a port.
+// Connect opens a connection within the process, without a port. It is lost, and
+// made again by its own rules, when the server has to start again.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return nats.Connect("", append(opts, nats.InProcessServer(s.srv))...)
+	return nats.Connect("", append(opts, nats.InProcessServer(s))...)
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
+
+func (s *Server) current() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv
 }
 
 // Shutdown stops the server, waits until it has written everything, and
 // releases the folder. A second call does nothing.
 func (s *Server) Shutdown() {
-	s.srv.Shutdown()
-	s.srv.WaitForShutdown()
+	s.stop()
+	<-s.done
+	srv := s.current()
+	srv.Shutdown()
+	srv.WaitForShutdown()
 	unlock(s.lock)
 }
