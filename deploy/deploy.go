@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed sqlite/*.sql postgres/*.sql
+//go:embed sqlite/*.sql postgres/*.sql oracle/*.sql
 var files embed.FS
 
 // SQLite returns the migrations of the SQLite store.
@@ -15,6 +15,10 @@ func SQLite() fs.FS { return sub("sqlite") }
 
 // PostgreSQL returns the migrations of the PostgreSQL store.
 func PostgreSQL() fs.FS { return sub("postgres") }
+
+// Oracle returns the scripts of the Oracle store: the numbered migrations, and
+// those that an operator runs at will.
+func Oracle() fs.FS { return sub("oracle") }
 
 func sub(folder string) fs.FS {
 	f, _ := fs.Sub(files, folder) // fails for an invalid name only
