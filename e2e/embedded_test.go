@@ -14,26 +14,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// embeddedPort waits for the port of the embedded server, which is fixed: tests
-// of other packages may have it for a while. The test is skipped where something
-// else keeps it.
-func embeddedPort(t *testing.T) {
+// embeddedAddress returns a free address for an embedded server.
+func embeddedAddress(t *testing.T) string {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		l, err := net.Listen("tcp", "127.0.0.1:4222")
-		if err == nil {
-			l.Close()
-			return
-		}
-		if time.Now().After(end) {
-			t.Skipf("the embedded server needs port 4222: %v", err)
-		}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
-func embeddedStream(t *testing.T) jetstream.JetStream {
+func embeddedStream(t *testing.T, addr string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +43,11 @@ func embeddedStream(t *testing.T) jetstream.JetStream {
 // a SQLite file; reading commands work meanwhile; a second one waits for the end
 // of the first and goes on where it stopped.
 func TestEmbedded(t *testing.T) {
-	embeddedPort(t)
+	addr := embeddedAddress(t)
 	dir := t.TempDir()
-	first := startSinkIn(t, dir, "--lease", "1s", "--max-age", "20ms")
+	first := startSinkIn(t, dir, "--nats-listen", addr, "--lease", "1s", "--max-age", "20ms")
 	first.ready()
-	js := embeddedStream(t)
+	js := embeddedStream(t, addr)
 	text := ""
 	for i := range 100 {
 		piece := fmt.Sprintf("<r n=\"%d\"/>", i)
@@ -76,9 +70,9 @@ func TestEmbedded(t *testing.T) {
 	if got := read("doc", "ls"); !strings.Contains(got, "ORDER-1") {
 		t.Errorf("doc ls: %q", got)
 	}
-	read("dlq", "ls")
+	read("dlq", "ls", "--nats", "nats://"+addr)
 
-	second := startSinkIn(t, dir, "--lease", "1s", "--max-age", "20ms")
+	second := startSinkIn(t, dir, "--nats-listen", addr, "--lease", "1s", "--max-age", "20ms")
 	second.says("another lobsink runs on this database")
 	publish(t, js, "fragments.ORDER-1", "<last/>", "Lobsink-Final", "true")
 	text += "<last/>"
@@ -103,12 +97,12 @@ func TestEmbedded(t *testing.T) {
 // are refused with a reason, what is in the stream is stored, and when there is
 // room again everything goes on (O47).
 func TestEmbeddedStoreFull(t *testing.T) {
-	embeddedPort(t)
+	addr := embeddedAddress(t)
 	disk := mountSmallDisk(t, "4m")
 	db := sqliteDatabase(t)
-	s := startSink(t, "--data-dir", disk.dir, "--store", db.url, "--lease", "1s", "--max-age", "20ms")
+	s := startSink(t, "--nats-listen", addr, "--data-dir", disk.dir, "--store", db.url, "--lease", "1s", "--max-age", "20ms")
 	s.ready()
-	js := embeddedStream(t)
+	js := embeddedStream(t, addr)
 	fillStream(t, js)
 	full := readTruth(t, js, streamName)
 	db.stored(t, full, time.Minute)
@@ -134,11 +128,11 @@ func TestEmbeddedStoreFull(t *testing.T) {
 // is room again both go on by themselves, and what was acknowledged is all there
 // (O47).
 func TestEmbeddedDiskFull(t *testing.T) {
-	embeddedPort(t)
+	addr := embeddedAddress(t)
 	disk := mountSmallDisk(t, "16m")
-	s := startSink(t, "--data-dir", disk.dir, "--lease", "1s", "--max-age", "20ms")
+	s := startSink(t, "--nats-listen", addr, "--data-dir", disk.dir, "--lease", "1s", "--max-age", "20ms")
 	s.ready()
-	js := embeddedStream(t)
+	js := embeddedStream(t, addr)
 	db := sqliteFile(filepath.Join(disk.dir, "lobsink.db"))
 	var acknowledged []string
 	try := func(text string) error {

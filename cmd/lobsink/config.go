@@ -20,6 +20,8 @@ type Config struct {
 	// NATS is a list of URLs, separated by commas; "": the embedded server.
 	NATS      string
 	NATSCreds string
+	// NATSListen is the address of the embedded server.
+	NATSListen string
 	Store     string
 	Stream    string
 	Root      string
@@ -49,10 +51,6 @@ type Config struct {
 	LogFormat telemetry.Format
 }
 
-// EmbeddedURL is where `lobsink run` serves NATS when no server is configured,
-// and where the other commands then look for it.
-const EmbeddedURL = "nats://127.0.0.1:4222"
-
 // maxChunkBytes is the largest chunk that every store takes in one call: Oracle's
 // RAW in PL/SQL ends there.
 const maxChunkBytes = 32767
@@ -65,6 +63,7 @@ const messageOverhead = 64 << 10
 // complete for the others.
 func defaultConfig() Config {
 	return Config{
+		NATSListen:       "127.0.0.1:4222",
 		Stream:           "FRAGMENTS",
 		Root:             "fragments",
 		MaxAge:           time.Second,
@@ -114,10 +113,11 @@ func (c *Config) driver() string {
 	return "postgres"
 }
 
-// NATSURL returns where NATS is, embedded or not.
+// NATSURL returns where NATS is: where `lobsink run` serves it when no server is
+// configured.
 func (c *Config) NATSURL() string {
 	if c.Embedded() {
-		return EmbeddedURL
+		return "nats://" + c.NATSListen
 	}
 	return c.NATS
 }
@@ -154,6 +154,9 @@ func (c *Config) Validate() error {
 			bytesText(c.Memory), plural(p, "partition"), bytesText(c.MaxFragmentBytes), bytesText(memoryNeeded(p, c.MaxFragmentBytes)))
 	}
 	faults = append(faults, c.leaseFaults()...)
+	if c.Embedded() && !isHostPort(c.NATSListen) {
+		fault("nats_listen is %q, which is no address for programs to connect to: write HOST:PORT, such as 127.0.0.1:4222", c.NATSListen)
+	}
 	if c.HTTP != "" && !isListenAddress(c.HTTP) {
 		fault("http is %q, which is no address to listen on: write HOST:PORT, such as 127.0.0.1:7070, or off", c.HTTP)
 	}
@@ -203,6 +206,12 @@ func isRoot(root string) bool {
 		}
 	}
 	return true
+}
+
+// isHostPort reports whether addr is an address to listen on and to connect to.
+func isHostPort(addr string) bool {
+	host, port, err := net.SplitHostPort(addr)
+	return err == nil && host != "" && port != "0" && isListenAddress(addr)
 }
 
 func isListenAddress(addr string) bool {

@@ -20,7 +20,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Store: "sqlite:lobsink-data/lobsink.db", Stream: "FRAGMENTS", Root: "fragments",
+		NATSListen: "127.0.0.1:4222", Store: "sqlite:lobsink-data/lobsink.db", Stream: "FRAGMENTS", Root: "fragments",
 		MaxAge: time.Second, ChunkBytes: 32767, Memory: 256 << 20, MaxFragmentBytes: 8 << 20,
 		Lease: 10 * time.Second, Renew: 3 * time.Second, FlushTimeout: 8 * time.Second, DrainTimeout: 30 * time.Second,
 		HTTP: "127.0.0.1:7070", DataDir: "./lobsink-data", LogFormat: telemetry.Auto,
@@ -72,6 +72,8 @@ func TestValidate(t *testing.T) {
 		{"root", func(c *Config) { c.Root = "a..b" }, []string{`root is "a..b"`}},
 		{"root of NATS", func(c *Config) { c.Root = "$JS" }, []string{`root is "$JS"`}},
 		{"root with wildcard", func(c *Config) { c.Root = "a.*" }, []string{`root is "a.*"`}},
+		{"nats_listen without host", func(c *Config) { c.NATSListen = ":4222" }, []string{`nats_listen is ":4222"`, "HOST:PORT"}},
+		{"nats_listen on any port", func(c *Config) { c.NATSListen = "127.0.0.1:0" }, []string{`nats_listen is "127.0.0.1:0"`}},
 		{"http", func(c *Config) { c.HTTP = "7070" }, []string{`http is "7070"`, "HOST:PORT"}},
 		{"http port", func(c *Config) { c.HTTP = ":70000" }, []string{`http is ":70000"`}},
 	} {

@@ -32,8 +32,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Reads the stream and stores every fragment in its document, exactly once and in
 order. Waits for NATS and for the database as long as it takes.
 
-Without --nats it serves NATS itself on 127.0.0.1:4222, with its streams in the
-data folder, every message on disk before its publisher is answered. Without
+Without --nats it serves NATS itself on --nats-listen, with its streams in the data
+folder, every message on disk before its publisher is answered. Without
 --store it writes a SQLite file there. Other programs may publish to it, read
 from it, and query the file meanwhile.
 
@@ -52,7 +52,7 @@ over; the second one ends the process at once. Neither loses anything.`,
 			return a.serve(cmd.Context(), cfg)
 		},
 	}
-	a.flags.add(cmd.Flags(), "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
+	a.flags.add(cmd.Flags(), "nats_listen", "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
 		"lease", "renew", "flush_timeout", "drain_timeout", "http")
 	return cmd
 }
@@ -150,10 +150,10 @@ func openService(ctx context.Context, cfg *Config, log *slog.Logger, reg prometh
 // serveNATS starts the embedded server and makes the streams on it.
 func (s *service) serveNATS(ctx context.Context, cfg *Config, log *slog.Logger) (err error) {
 	s.nats, err = embednats.Start(ctx, embednats.Options{
-		Dir: filepath.Join(cfg.DataDir, "nats"), Listen: EmbeddedURL, SyncAlways: true, Log: log,
+		Dir: filepath.Join(cfg.DataDir, "nats"), Listen: cfg.NATSListen, SyncAlways: true, Log: log,
 	})
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return failed("cannot serve NATS: something listens at %s already; if that is a NATS server, use it with --nats %s, otherwise stop it", EmbeddedURL, EmbeddedURL)
+		return failed("cannot serve NATS: something listens at %s already; if that is a NATS server, use it with --nats %s, otherwise stop it or choose another --nats-listen", cfg.NATSURL(), cfg.NATSURL())
 	}
 	if err != nil {
 		return err

@@ -31,8 +31,10 @@ func (s *setting) variable() string { return "LOBSINK_" + strings.ToUpper(s.key)
 
 // settings are all keys, in the order of the help.
 var settings = []setting{
-	{"nats", "NATS server `URL`, or several with commas", "embedded, " + EmbeddedURL,
+	{"nats", "NATS server `URL`, or several with commas", "embedded, at nats_listen",
 		func(c *Config) pflag.Value { return (*natsURL)(&c.NATS) }},
+	{"nats_listen", "`address` at which run serves NATS when nats is not set; whoever reaches it may publish", "",
+		func(c *Config) pflag.Value { return (*text)(&c.NATSListen) }},
 	{"nats_creds", "credentials `file` for NATS", "",
 		func(c *Config) pflag.Value { return (*text)(&c.NATSCreds) }},
 	{"store", "database `URL`: sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE", "sqlite:DATA-DIR/lobsink.db",

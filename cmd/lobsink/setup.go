@@ -93,8 +93,8 @@ func (s *setup) streams(ctx context.Context) error {
 	spec := consumer.StreamSpec{Name: s.cfg.Stream, Root: s.cfg.Root, Partitions: s.cfg.DefaultPartitions(), Replicas: s.replicas}
 	dead := consumer.DeadStream(s.cfg.Stream)
 	if s.cfg.Embedded() {
-		s.did("stream", spec.Name, atRun, "served at "+EmbeddedURL)
-		s.did("stream", dead, atRun, "served at "+EmbeddedURL)
+		s.did("stream", spec.Name, atRun, "served at "+s.cfg.NATSURL())
+		s.did("stream", dead, atRun, "served at "+s.cfg.NATSURL())
 		return nil
 	}
 	nc, err := dialNATS(s.cfg)
