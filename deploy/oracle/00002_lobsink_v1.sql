@@ -265,6 +265,7 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
   -- on whose reason had room: where there are fewer than keys, ask again for the
   -- rest. With keys there is at least one. Only reads.
   PROCEDURE stored_rows(
+    p_partition         IN  NUMBER,
     p_key               IN  t_key,
     p_row_generation    OUT t_num,
     p_row_state         OUT t_num,
@@ -383,4 +384,13 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_outcome           OUT NUMBER);
 
 END lobsink_v1;
+/
+
+INSERT INTO lobsink_schema (version, applied_at)
+SELECT 2, (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - DATE '1970-01-01') * 86400000000000
+  FROM dual
+ WHERE NOT EXISTS (SELECT 1 FROM lobsink_schema WHERE version = 2)
+/
+
+COMMIT
 /
