@@ -56,8 +56,8 @@ func (g *gated) Bind(ctx context.Context, s lobwriter.Stream) (lobwriter.Binding
 	return passing(ctx, g, "bind", -1, func() (lobwriter.Binding, error) { return g.Store.Bind(ctx, s) })
 }
 
-func (g *gated) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) ([]lobwriter.Member, error) {
-	return passing(ctx, g, "attend", -1, func() ([]lobwriter.Member, error) { return g.Store.Attend(ctx, m, lease) })
+func (g *gated) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) (lobwriter.Roster, error) {
+	return passing(ctx, g, "attend", -1, func() (lobwriter.Roster, error) { return g.Store.Attend(ctx, m, lease) })
 }
 
 func (g *gated) Leave(ctx context.Context, id string) error {

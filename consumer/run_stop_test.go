@@ -146,7 +146,7 @@ func TestLeave(t *testing.T) {
 	r.eventually("a claim", func() bool { return r.epoch() == 1 })
 	r.halt()
 	live, err := r.store.Attend(t.Context(), lobwriter.Member{ID: "witness"}, time.Second)
-	if err != nil || len(live) != 1 {
+	if err != nil || len(live.Members) != 1 {
 		t.Errorf("%v live after the end (%v), want the witness alone", live, err)
 	}
 }

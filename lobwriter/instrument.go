@@ -135,10 +135,10 @@ func (s *instrumented) Bind(ctx context.Context, st Stream) (Binding, error) {
 	return b, err
 }
 
-func (s *instrumented) Attend(ctx context.Context, m Member, lease time.Duration) ([]Member, error) {
-	live, err := s.Store.Attend(ctx, m, lease)
+func (s *instrumented) Attend(ctx context.Context, m Member, lease time.Duration) (Roster, error) {
+	r, err := s.Store.Attend(ctx, m, lease)
 	s.m.failed(ctx, err)
-	return live, err
+	return r, err
 }
 
 func (s *instrumented) Leave(ctx context.Context, id string) error {

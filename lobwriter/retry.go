@@ -50,8 +50,8 @@ func (r *retrying) Bind(ctx context.Context, s Stream) (Binding, error) {
 	return repeat(ctx, r, "bind", func(ctx context.Context) (Binding, error) { return r.Store.Bind(ctx, s) })
 }
 
-func (r *retrying) Attend(ctx context.Context, m Member, lease time.Duration) ([]Member, error) {
-	return repeat(ctx, r, "attend", func(ctx context.Context) ([]Member, error) { return r.Store.Attend(ctx, m, lease) })
+func (r *retrying) Attend(ctx context.Context, m Member, lease time.Duration) (Roster, error) {
+	return repeat(ctx, r, "attend", func(ctx context.Context) (Roster, error) { return r.Store.Attend(ctx, m, lease) })
 }
 
 func (r *retrying) Leave(ctx context.Context, id string) error {

@@ -28,11 +28,14 @@ type Store interface {
 	// binding returns the stored one and the caller decides.
 	Bind(ctx context.Context, s Stream) (Binding, error)
 
-	// Attend writes the member row: the member is live until lease from now.
-	// It returns all live members, itself included, ordered by ID.
-	Attend(ctx context.Context, m Member, lease time.Duration) ([]Member, error)
+	// Attend writes the member row: the member is live until lease from now;
+	// with a lease of 0 it is live no longer, and the row is gone. Rows of
+	// members that are not live any more may be removed. It returns the
+	// roster as it stands then.
+	Attend(ctx context.Context, m Member, lease time.Duration) (Roster, error)
 
-	// Leave removes the member row. A missing row is no error.
+	// Leave removes the member row and frees every lease that is still the
+	// member's, so that others may claim at once. Having neither is no error.
 	Leave(ctx context.Context, memberID string) error
 
 	// Claim takes a free, expired or own (same member ID) lease of a
@@ -104,6 +107,9 @@ type Reader interface {
 	// before the first Bind.
 	Binding(ctx context.Context) (Binding, error)
 
+	// Roster returns the live members and the leases, as Attend does.
+	Roster(ctx context.Context) (Roster, error)
+
 	Close() error
 }
 
@@ -143,6 +149,32 @@ type Member struct {
 	ID      string
 	Name    string
 	Version string
+}
+
+// Roster is who is there, and who may flush what.
+type Roster struct {
+	// Members are the live members, ordered by ID.
+	Members []Presence
+	// Leases are the lease rows, ordered by partition. A partition without one
+	// is free.
+	Leases []Lease
+}
+
+// Presence is the row of a live member.
+type Presence struct {
+	Member
+	// Left is for how long it is live without attending again, by the
+	// database's clock; above 0.
+	Left time.Duration
+}
+
+// Lease is the lease row of a partition.
+type Lease struct {
+	Partition int
+	MemberID  string
+	// Left is the time to the end of the lease, by the database's clock. At or
+	// below 0 it has ended, so long ago, and anybody may claim.
+	Left time.Duration
 }
 
 // ClaimRequest asks for a partition.

@@ -107,7 +107,7 @@ var memberRules = []rule{
 		attends(t, f.Store, ada, time.Millisecond) // it may have ended by now
 		eventually(t, "the member ends", func() bool {
 			live, err := f.Store.Attend(t.Context(), bea, Lease)
-			return err == nil && cmp.Equal(live, []lobwriter.Member{bea})
+			return err == nil && cmp.Equal(members(live), []lobwriter.Member{bea})
 		})
 	}},
 	{"attending again extends the lease", func(t *testing.T, f Fixture) {
@@ -115,6 +115,12 @@ var memberRules = []rule{
 		attends(t, f.Store, ada, Lease, ada)
 		time.Sleep(200 * time.Millisecond)
 		attends(t, f.Store, bea, Lease, ada, bea)
+	}},
+	{"attending with a lease of 0 ends being live", func(t *testing.T, f Fixture) {
+		attends(t, f.Store, bea, Lease, bea)
+		attends(t, f.Store, ada, Lease, ada, bea)
+		attends(t, f.Store, ada, 0, bea)
+		attends(t, f.Store, bea, Lease, bea)
 	}},
 	{"leaving removes the member", func(t *testing.T, f Fixture) {
 		attends(t, f.Store, ada, Lease, ada)
@@ -128,18 +134,108 @@ var memberRules = []rule{
 			t.Error(err)
 		}
 	}},
+	{"leaving frees the member's leases and nobody else's", func(t *testing.T, f Fixture) {
+		Bind(t, f.Store)
+		stores := f.others(t)
+		old := claim(t, stores[0], request(ada, id1))
+		theirs := request(bea, id2)
+		theirs.Partition = 2
+		kept := claim(t, stores[1], theirs)
+		if err := stores[0].Leave(t.Context(), ada.ID); err != nil {
+			t.Fatal(err)
+		}
+		claim(t, stores[1], request(bea, id3))
+		renew(t, stores[1], kept, Lease)
+		_, err := stores[0].Renew(t.Context(), old, Lease)
+		kind(t, err, lobwriter.Fenced)
+	}},
+	{"the roster says how long members and leases have left", func(t *testing.T, f Fixture) {
+		Bind(t, f.Store)
+		stores := f.others(t)
+		claim(t, stores[0], request(ada, id1))
+		r := request(bea, id2)
+		r.Partition, r.Lease = 3, 2*Lease
+		c := claim(t, stores[1], r)
+		attends(t, stores[1], bea, 2*Lease)
+		got := attends(t, stores[0], ada, Lease, ada, bea)
+		if left := got.Members[0].Left; left <= Lease-time.Minute || left > Lease {
+			t.Errorf("ada has %v left", left)
+		}
+		if left := got.Members[1].Left; left <= 2*Lease-time.Minute || left > 2*Lease {
+			t.Errorf("bea has %v left", left)
+		}
+		holds(t, got, hold{1, ada, Lease}, hold{3, bea, 2 * Lease})
+		renew(t, stores[1], c, 3*Lease)
+		holds(t, attends(t, f.Store, ada, Lease), hold{1, ada, Lease}, hold{3, bea, 3 * Lease})
+		if err := stores[1].Release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, attends(t, stores[1], bea, Lease), hold{1, ada, Lease})
+	}},
+	{"a lease that has ended stays in the roster, and says how long ago", func(t *testing.T, f Fixture) {
+		Bind(t, f.Store)
+		claim(t, f.Store, briefly(ada, id1))
+		eventually(t, "the lease ends", func() bool {
+			r := attends(t, f.Store, bea, Lease)
+			return len(r.Leases) == 1 && r.Leases[0].MemberID == ada.ID && r.Leases[0].Left < -10*time.Millisecond
+		})
+	}},
+	{"the reader's roster is the same, and reading it changes nothing", func(t *testing.T, f Fixture) {
+		Bind(t, f.Store)
+		claim(t, f.Store, request(ada, id1))
+		attends(t, f.Store, bea, Lease)
+		attends(t, f.Store, ada, Lease)
+		for range 2 {
+			got, err := f.Reader.Roster(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff([]lobwriter.Member{ada, bea}, members(got)); d != "" {
+				t.Errorf("live members: %s", d)
+			}
+			holds(t, got, hold{1, ada, Lease})
+		}
+	}},
+}
+
+// hold is a lease that a roster must have.
+type hold struct {
+	partition int
+	by        lobwriter.Member
+	lease     time.Duration // of which no more than a minute has passed
+}
+
+func holds(t *testing.T, r lobwriter.Roster, want ...hold) {
+	t.Helper()
+	if len(r.Leases) != len(want) {
+		t.Fatalf("leases %+v, want those of %+v", r.Leases, want)
+	}
+	for i, w := range want {
+		if l := r.Leases[i]; l.Partition != w.partition || l.MemberID != w.by.ID || l.Left > w.lease || l.Left <= w.lease-time.Minute {
+			t.Errorf("lease %+v, want that of %+v", l, w)
+		}
+	}
 }
 
 // attends lets a member attend; the answer must be want, if that is given.
-func attends(t *testing.T, s lobwriter.Store, m lobwriter.Member, lease time.Duration, want ...lobwriter.Member) {
+func attends(t *testing.T, s lobwriter.Store, m lobwriter.Member, lease time.Duration, want ...lobwriter.Member) lobwriter.Roster {
 	t.Helper()
 	got, err := s.Attend(t.Context(), m, lease)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got); d != "" && want != nil {
+	if d := cmp.Diff(want, members(got)); d != "" && want != nil {
 		t.Errorf("live members: %s", d)
 	}
+	return got
+}
+
+// members are those of a roster, without the time they have left.
+func members(r lobwriter.Roster) (all []lobwriter.Member) {
+	for _, p := range r.Members {
+		all = append(all, p.Member)
+	}
+	return all
 }
 
 // eventually waits until something holds, for as long as a slow machine may

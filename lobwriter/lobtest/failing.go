@@ -74,8 +74,8 @@ func (f *Failing) Bind(ctx context.Context, s lobwriter.Stream) (lobwriter.Bindi
 }
 
 // Attend implements lobwriter.Store.
-func (f *Failing) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) ([]lobwriter.Member, error) {
-	return failing(f, "attend", func() ([]lobwriter.Member, error) { return f.store.Attend(ctx, m, lease) })
+func (f *Failing) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) (lobwriter.Roster, error) {
+	return failing(f, "attend", func() (lobwriter.Roster, error) { return f.store.Attend(ctx, m, lease) })
 }
 
 // Leave implements lobwriter.Store.

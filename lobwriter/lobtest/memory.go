@@ -2,7 +2,6 @@ package lobtest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -135,23 +134,28 @@ func (m *Memory) Bind(ctx context.Context, s lobwriter.Stream) (lobwriter.Bindin
 }
 
 // Attend implements lobwriter.Store.
-func (m *Memory) Attend(ctx context.Context, who lobwriter.Member, d time.Duration) ([]lobwriter.Member, error) {
+func (m *Memory) Attend(ctx context.Context, who lobwriter.Member, d time.Duration) (lobwriter.Roster, error) {
 	defer m.lock()()
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return lobwriter.Roster{}, ctx.Err()
 	}
 	now := m.Now()
 	m.tables.members[who.ID] = member{who, now + int64(d)}
-	var live []lobwriter.Member
-	for id, o := range m.tables.members {
-		if o.until > now {
-			live = append(live, o.Member)
-		} else {
-			delete(m.tables.members, id)
+	maps.DeleteFunc(m.tables.members, func(_ string, o member) bool { return o.until <= now })
+	return m.roster(now), nil
+}
+
+func (m *Memory) roster(now int64) (r lobwriter.Roster) {
+	for _, id := range slices.Sorted(maps.Keys(m.tables.members)) {
+		if o := m.tables.members[id]; o.until > now {
+			r.Members = append(r.Members, lobwriter.Presence{Member: o.Member, Left: time.Duration(o.until - now)})
 		}
 	}
-	slices.SortFunc(live, func(a, b lobwriter.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return live, nil
+	for _, p := range slices.Sorted(maps.Keys(m.tables.leases)) {
+		l := m.tables.leases[p]
+		r.Leases = append(r.Leases, lobwriter.Lease{Partition: p, MemberID: l.memberID, Left: time.Duration(l.until - now)})
+	}
+	return r
 }
 
 // Leave implements lobwriter.Store.
@@ -161,6 +165,7 @@ func (m *Memory) Leave(ctx context.Context, memberID string) error {
 		return ctx.Err()
 	}
 	delete(m.tables.members, memberID)
+	maps.DeleteFunc(m.tables.leases, func(_ int, l lease) bool { return l.memberID == memberID })
 	return nil
 }
 

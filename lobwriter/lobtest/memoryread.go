@@ -57,6 +57,15 @@ func (m *Memory) Read(ctx context.Context, key string, chunk func([]byte) error)
 	return d.Document, nil
 }
 
+// Roster implements lobwriter.Reader.
+func (m *Memory) Roster(ctx context.Context) (lobwriter.Roster, error) {
+	defer m.lock()()
+	if ctx.Err() != nil {
+		return lobwriter.Roster{}, ctx.Err()
+	}
+	return m.roster(m.Now()), nil
+}
+
 func (m *Memory) find(ctx context.Context, key string) (document, error) {
 	defer m.lock()()
 	if ctx.Err() != nil {

@@ -40,9 +40,8 @@ func readBinding(ctx context.Context, conn *pgx.Conn, prefix string) (b lobwrite
 }
 
 // Attend implements lobwriter.Store.
-func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) ([]lobwriter.Member, error) {
-	var live []lobwriter.Member
-	err := use(ctx, s.leases, "attend", func(conn *pgx.Conn) error {
+func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) (r lobwriter.Roster, err error) {
+	err = use(ctx, s.leases, "attend", func(conn *pgx.Conn) error {
 		// A batch is one round trip and one transaction.
 		b := &pgx.Batch{}
 		b.Queue(withPrefix(`
@@ -53,25 +52,47 @@ func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Durat
 		b.Queue(withPrefix(`
 			delete from lobsink_members
 			 where id in (select id from lobsink_members where seen_until <= lobsink_now() for update skip locked)`, s.o.Prefix))
-		b.Queue(withPrefix(`
-			select id, name, version from lobsink_members where seen_until > lobsink_now() order by id collate "C"`, s.o.Prefix)).
-			Query(func(rows pgx.Rows) (err error) {
-				live, err = pgx.CollectRows(rows, pgx.RowToStructByPos[lobwriter.Member])
-				return err
-			})
+		queueRoster(b, s.o.Prefix, &r)
 		return conn.SendBatch(ctx, b).Close()
 	})
 	if err != nil {
-		return nil, err
+		return lobwriter.Roster{}, err
 	}
-	return live, nil
+	return r, nil
+}
+
+// queueRoster reads the roster, in two statements of a batch.
+func queueRoster(b *pgx.Batch, prefix string, r *lobwriter.Roster) {
+	b.Queue(withPrefix(`
+		select id, name, version, seen_until - now from lobsink_members, lobsink_now() now
+		 where seen_until > now order by id collate "C"`, prefix)).
+		Query(func(rows pgx.Rows) (err error) {
+			var p lobwriter.Presence
+			_, err = pgx.ForEachRow(rows, []any{&p.ID, &p.Name, &p.Version, (*int64)(&p.Left)}, func() error {
+				r.Members = append(r.Members, p)
+				return nil
+			})
+			return err
+		})
+	b.Queue(withPrefix(`
+		select partition, member_id, lease_until - now from lobsink_leases, lobsink_now() now order by partition`, prefix)).
+		Query(func(rows pgx.Rows) (err error) {
+			var l lobwriter.Lease
+			_, err = pgx.ForEachRow(rows, []any{&l.Partition, &l.MemberID, (*int64)(&l.Left)}, func() error {
+				r.Leases = append(r.Leases, l)
+				return nil
+			})
+			return err
+		})
 }
 
 // Leave implements lobwriter.Store.
 func (s *Store) Leave(ctx context.Context, memberID string) error {
 	return use(ctx, s.leases, "leave", func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, withPrefix(`delete from lobsink_members where id = $1`, s.o.Prefix), memberID)
-		return err
+		b := &pgx.Batch{}
+		b.Queue(withPrefix(`delete from lobsink_members where id = $1`, s.o.Prefix), memberID)
+		b.Queue(withPrefix(`delete from lobsink_leases where member_id = $1`, s.o.Prefix), memberID)
+		return conn.SendBatch(ctx, b).Close()
 	})
 }
 

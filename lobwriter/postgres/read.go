@@ -62,6 +62,19 @@ func (r *Reader) Binding(ctx context.Context) (b lobwriter.Binding, err error) {
 	return b, err
 }
 
+// Roster implements lobwriter.Reader.
+func (r *Reader) Roster(ctx context.Context) (roster lobwriter.Roster, err error) {
+	err = use(ctx, r.pool, "read the roster", func(conn *pgx.Conn) error {
+		b := &pgx.Batch{}
+		queueRoster(b, r.prefix, &roster)
+		return conn.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return lobwriter.Roster{}, err
+	}
+	return roster, nil
+}
+
 // rowColumns are the columns of a lobwriter.Row, in the order of rowFields.
 const rowColumns = `generation, state, life, seq, first_seq, fragments, holes, late, bytes, units, chunks, crc, reason`
 

@@ -50,41 +50,82 @@ func readBinding(ctx context.Context, db rows, prefix string) (b lobwriter.Bindi
 }
 
 // Attend implements lobwriter.Store.
-func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) ([]lobwriter.Member, error) {
-	var live []lobwriter.Member
+func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) (lobwriter.Roster, error) {
+	var roster lobwriter.Roster
 	err := s.write(ctx, "attend", func(tx *sql.Tx) error {
 		now := s.o.Now()
 		if err := s.exec(ctx, tx, `insert or replace into lobsink_members (id, name, version, seen_until) values (?,?,?,?)`,
 			m.ID, m.Name, m.Version, now+int64(lease)); err != nil {
 			return err
 		}
-		if err := s.exec(ctx, tx, `delete from lobsink_members where seen_until <= ?`, now); err != nil {
+		err := s.exec(ctx, tx, `delete from lobsink_members where seen_until <= ?`, now)
+		if err != nil {
 			return err
 		}
-		found, err := tx.QueryContext(ctx, withPrefix(`select id, name, version from lobsink_members order by id`, s.o.Prefix))
+		roster, err = s.roster(ctx, tx, now)
+		return err
+	})
+	if err != nil {
+		return lobwriter.Roster{}, err
+	}
+	return roster, nil
+}
+
+// roster reads the roster; an exclusive store knows the renewals that are in no
+// row.
+func (s *Store) roster(ctx context.Context, tx *sql.Tx, now int64) (lobwriter.Roster, error) {
+	r, err := readRoster(ctx, tx, s.o.Prefix, now)
+	for i := range r.Leases {
+		l := &r.Leases[i]
+		if until, ok := s.renewed.Load(l.Partition); ok && until.(lease).memberID == l.MemberID {
+			l.Left = max(l.Left, time.Duration(until.(lease).until-now))
+		}
+	}
+	return r, err
+}
+
+func readRoster(ctx context.Context, tx *sql.Tx, prefix string, now int64) (r lobwriter.Roster, err error) {
+	each := func(query string, row func(scan func(...any) error) error) error {
+		found, err := tx.QueryContext(ctx, withPrefix(query, prefix))
 		if err != nil {
 			return err
 		}
 		defer found.Close()
 		for found.Next() {
-			var m lobwriter.Member
-			if err := found.Scan(&m.ID, &m.Name, &m.Version); err != nil {
+			if err := row(found.Scan); err != nil {
 				return err
 			}
-			live = append(live, m)
 		}
 		return found.Err()
+	}
+	var until int64
+	err = each(`select id, name, version, seen_until from lobsink_members order by id`, func(scan func(...any) error) error {
+		var m lobwriter.Presence
+		err := scan(&m.ID, &m.Name, &m.Version, &until)
+		if m.Left = time.Duration(until - now); m.Left > 0 {
+			r.Members = append(r.Members, m)
+		}
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	return live, nil
+	err = each(`select partition, member_id, lease_until from lobsink_leases order by partition`, func(scan func(...any) error) error {
+		var l lobwriter.Lease
+		err := scan(&l.Partition, &l.MemberID, &until)
+		l.Left = time.Duration(until - now)
+		r.Leases = append(r.Leases, l)
+		return err
+	})
+	return r, err
 }
 
 // Leave implements lobwriter.Store.
 func (s *Store) Leave(ctx context.Context, memberID string) error {
 	return s.write(ctx, "leave", func(tx *sql.Tx) error {
-		return s.exec(ctx, tx, `delete from lobsink_members where id = ?`, memberID)
+		return errors.Join(
+			s.exec(ctx, tx, `delete from lobsink_members where id = ?`, memberID),
+			s.exec(ctx, tx, `delete from lobsink_leases where member_id = ?`, memberID))
 	})
 }
 
@@ -152,7 +193,7 @@ func (s *Store) Renew(ctx context.Context, c lobwriter.Claim, d time.Duration) (
 	var err error
 	if s.o.Exclusive {
 		if err = s.file.read(ctx, "renew", check); err == nil {
-			s.renewed.Store(c.Partition, lease{claimID: c.Fence.ClaimID, until: s.o.Now() + int64(d)})
+			s.renewed.Store(c.Partition, lease{memberID: c.MemberID, claimID: c.Fence.ClaimID, until: s.o.Now() + int64(d)})
 		}
 	} else {
 		err = s.write(ctx, "renew", func(tx *sql.Tx) error {

@@ -12,6 +12,7 @@ import (
 // works while a store writes to it.
 type Reader struct {
 	file *file
+	now  func() int64
 }
 
 var _ lobwriter.Reader = (*Reader)(nil)
@@ -20,11 +21,12 @@ var _ lobwriter.Reader = (*Reader)(nil)
 // program's version. Anything else is a Fatal error that says what to do.
 // The file is opened read-only.
 func OpenReader(ctx context.Context, o Options) (*Reader, error) {
-	f, err := openFile(ctx, o.withDefaults(), false)
+	o = o.withDefaults()
+	f, err := openFile(ctx, o, false)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{f}, nil
+	return &Reader{file: f, now: o.Now}, nil
 }
 
 // Close implements lobwriter.Reader.
@@ -69,6 +71,18 @@ func (r *Reader) Binding(ctx context.Context) (b lobwriter.Binding, err error) {
 		return lobwriter.Binding{}, lobwriter.ErrNotFound
 	}
 	return b, err
+}
+
+// Roster implements lobwriter.Reader.
+func (r *Reader) Roster(ctx context.Context) (roster lobwriter.Roster, err error) {
+	err = r.file.read(ctx, "read the roster", func(tx *sql.Tx) (err error) {
+		roster, err = readRoster(ctx, tx, r.file.prefix, r.now())
+		return err
+	})
+	if err != nil {
+		return lobwriter.Roster{}, err
+	}
+	return roster, nil
 }
 
 // Rows implements lobwriter.Store.

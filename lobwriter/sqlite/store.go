@@ -58,7 +58,7 @@ type Store struct {
 	o    Options
 	file *file
 	// renewed holds the last renewal of each partition in an exclusive store: a
-	// lease of which the claim ID and the end are set.
+	// lease without its epoch.
 	renewed sync.Map
 }
 

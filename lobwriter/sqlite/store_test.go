@@ -197,7 +197,7 @@ func TestExclusiveFreesLeases(t *testing.T) {
 		t.Errorf("claimed %+v", c.Fence)
 	}
 	live, err := s.Attend(t.Context(), lobwriter.Member{ID: second.MemberID}, time.Hour)
-	if err != nil || len(live) != 1 {
+	if err != nil || len(live.Members) != 1 {
 		t.Errorf("live are %v, %v", live, err)
 	}
 	_, err = first.Flush(t.Context(), own.NewFlush())
