@@ -24,6 +24,7 @@ type Metrics struct {
 	oldest      *prometheus.GaugeVec
 	owned       *prometheus.GaugeVec
 	checkpoint  *prometheus.GaugeVec
+	*lagMetrics
 }
 
 // NewMetrics registers the consumer's metrics.
@@ -50,6 +51,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		oldest:      gauges("oldest_buffer_age_seconds", "Age of the oldest fragment held."),
 		owned:       gauges("partition_owned", "1 if this member owns the partition."),
 		checkpoint:  gauges("checkpoint_sequence", "Stream sequence up to which everything of the partition is stored."),
+		lagMetrics:  newLagMetrics(reg),
 	}
 	if reg != nil {
 		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.doubts,
@@ -112,6 +114,7 @@ func (m *Metrics) doubt(why Doubt) {
 // event. A nil *gauges sets nothing.
 type gauges struct {
 	open, buffered, oldest, owned, checkpoint prometheus.Gauge
+	lag, retention                            prometheus.Gauge
 }
 
 func (m *Metrics) partition(i int) *gauges {
@@ -119,7 +122,7 @@ func (m *Metrics) partition(i int) *gauges {
 		return nil
 	}
 	of := func(v *prometheus.GaugeVec) prometheus.Gauge { return v.WithLabelValues(strconv.Itoa(i)) }
-	return &gauges{of(m.open), of(m.buffered), of(m.oldest), of(m.owned), of(m.checkpoint)}
+	return &gauges{of(m.open), of(m.buffered), of(m.oldest), of(m.owned), of(m.checkpoint), of(m.lag), of(m.retention)}
 }
 
 func (g *gauges) holds(p *Partition) {
@@ -145,4 +148,5 @@ func (g *gauges) clear() {
 	for _, gauge := range []prometheus.Gauge{g.owned, g.open, g.buffered, g.oldest} {
 		gauge.Set(0)
 	}
+	g.elsewhere()
 }

@@ -189,6 +189,7 @@ func (o *owner) perform(ctx context.Context, a Action) {
 		})
 	case DoRenew:
 		o.start(func(ctx context.Context) { o.renew(ctx, a) })
+		o.measure()
 	case DoRead:
 		o.start(func(ctx context.Context) {
 			rows, err := o.retrying.Rows(ctx, o.index, a.Keys)
@@ -252,6 +253,7 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 		o.waited.Store(false)
 		o.log.Info("partition claimed", "epoch", c.Fence.Epoch, "checkpoint", c.Fence.Checkpoint.Seq)
 	case kind == lobwriter.Held:
+		o.gauges.elsewhere()
 		if !o.waited.Swap(true) {
 			o.log.Info("waiting for the lease of another member", "err", err)
 		}
@@ -279,13 +281,19 @@ func (o *owner) renew(ctx context.Context, a DoRenew) {
 
 func (o *owner) flush(ctx context.Context, a DoFlush) {
 	r, err := o.retrying.Flush(ctx, a.Flush)
+	answered := time.Now()
 	if err == nil {
 		o.flushed.Store(true)
 		o.metrics.flushed(r)
 		o.status.database(nil)
 		o.status.report(o.index, nil)
 	}
-	o.answer(ctx, func(now time.Time) { o.part.Flushed(now, a.Turn, r, err) })
+	o.answer(ctx, func(now time.Time) {
+		if fl := o.part.flight; err == nil && fl != nil && fl.flush == a.Flush {
+			o.metrics.committed(answered, fl.works, r)
+		}
+		o.part.Flushed(now, a.Turn, r, err)
+	})
 }
 
 // fetchBytes is how much one fetch asks for at most: enough for a flush of any

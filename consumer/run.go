@@ -163,6 +163,8 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	}
 	m.letters = NewDeadLetters(js, cfg.Stream)
 	m.budget = newBudget(cfg.Memory, layout.Partitions)
+	m.metrics.budgeted(cfg.Memory)
+	m.metrics.streamed(info)
 	cfg.Status.serves(layout.Partitions)
 	cfg.Log.Info("serving", "stream", cfg.Stream, "partitions", layout.Partitions, "database", m.binding.DatabaseID, "life", m.binding.Life, "ack_wait_seconds", ackWait.Seconds())
 	return m, nil
@@ -261,7 +263,7 @@ func (m *member) watch(ctx context.Context, owners []*owner, endSoft context.Can
 		if !connected {
 			continue
 		}
-		facts, _, err := m.stream.facts(ctx)
+		facts, stream, err := m.stream.facts(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -271,6 +273,7 @@ func (m *member) watch(ctx context.Context, owners []*owner, endSoft context.Can
 			continue
 		}
 		m.status.nats(nil)
+		m.metrics.streamed(stream.CachedInfo())
 		if lost {
 			known, lost = facts.Connection, false
 			m.cfg.Log.Info("connection to NATS is back")
