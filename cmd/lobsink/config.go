@@ -22,9 +22,9 @@ type Config struct {
 	NATSCreds string
 	// NATSListen is the address of the embedded server.
 	NATSListen string
-	Store     string
-	Stream    string
-	Root      string
+	Store      string
+	Stream     string
+	Root       string
 	// Partitions is 0 until somebody says a number: an existing stream's
 	// then wins. See DefaultPartitions.
 	Partitions int

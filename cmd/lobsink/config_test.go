@@ -199,7 +199,7 @@ func FuzzFile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c := defaultConfig()
-		keys, faults := loadYAML(&c, content)
+		keys, faults := loadYAML(&c, content, nil)
 		lines := strings.Split(string(content), "\n")
 		for _, err := range faults {
 			inContext(err, lines)
@@ -216,7 +216,7 @@ func FuzzFile(f *testing.F) {
 func TestNoHalfLine(t *testing.T) {
 	c := defaultConfig()
 	content := "lease: 10s\r\n\trenew: soon\r\nrenew: never\r\n"
-	_, faults := loadYAML(&c, []byte(content))
+	_, faults := loadYAML(&c, []byte(content), nil)
 	for _, err := range faults {
 		if text := inContext(err, strings.Split(content, "\n")); bytes.ContainsRune([]byte(text), '\r') {
 			t.Errorf("%q", text)

@@ -66,16 +66,23 @@ func (f *settingFlags) add(set *pflag.FlagSet, keys ...string) {
 // the flags. Every fault is reported. Its exit code is 78; flags are checked
 // when they are read, and theirs is 64.
 func (a *app) load() (*Config, error) {
+	c, _, err := a.loadWithOrigins()
+	return c, err
+}
+
+// loadWithOrigins is load, and says of every setting that has not its default
+// where it comes from.
+func (a *app) loadWithOrigins() (_ *Config, origins map[string]string, _ error) {
 	c := defaultConfig()
 	var faults []error
-	origins := map[string]string{}
+	origins = map[string]string{}
 	path := a.flags.config
 	if path == "" {
 		path = a.env["LOBSINK_CONFIG"]
 	}
 	a.warnOfVariables()
 	if path != "" {
-		keys, fileFaults := loadFile(&c, path)
+		keys, fileFaults := loadFile(&c, path, a.env)
 		faults = append(faults, fileFaults...)
 		for _, key := range keys {
 			origins[key] = path
@@ -97,13 +104,13 @@ func (a *app) load() (*Config, error) {
 		}
 	}
 	if len(faults) > 0 {
-		return nil, misconfigured("configuration: %w", errors.Join(faults...))
+		return nil, nil, misconfigured("configuration: %w", errors.Join(faults...))
 	}
 	c.complete()
 	if err := c.Validate(); err != nil {
-		return nil, misconfigured("configuration: %w%s", err, originText(origins))
+		return nil, nil, misconfigured("configuration: %w%s", err, originText(origins))
 	}
-	return &c, nil
+	return &c, origins, nil
 }
 
 // given reports whether a flag or the environment sets a setting.

@@ -14,12 +14,12 @@ import (
 
 // loadFile sets what a YAML file has, and returns its keys. Every fault is
 // returned, with its position in the file, the line, and a caret.
-func loadFile(c *Config, path string) (keys []string, faults []error) {
+func loadFile(c *Config, path string, env map[string]string) (keys []string, faults []error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, []error{err}
 	}
-	keys, faults = loadYAML(c, content)
+	keys, faults = loadYAML(c, content, env)
 	lines := strings.Split(string(content), "\n")
 	for i, err := range faults {
 		faults[i] = fmt.Errorf("%s: %s", path, inContext(err, lines))
@@ -27,7 +27,7 @@ func loadFile(c *Config, path string) (keys []string, faults []error) {
 	return keys, faults
 }
 
-func loadYAML(c *Config, content []byte) (keys []string, faults []error) {
+func loadYAML(c *Config, content []byte, env map[string]string) (keys []string, faults []error) {
 	file, err := parser.ParseBytes(content, 0)
 	if err != nil {
 		return nil, []error{err}
@@ -44,7 +44,7 @@ func loadYAML(c *Config, content []byte) (keys []string, faults []error) {
 			return nil, []error{faultAt(doc.Body.GetToken(), "this is no list of keys and values; write lines such as max_age: 1s")}
 		}
 		for e := entries.MapRange(); e.Next(); {
-			if err := loadEntry(c, e.Key(), e.Value()); err != nil {
+			if err := loadEntry(c, e.Key(), e.Value(), env); err != nil {
 				faults = append(faults, err)
 			}
 			keys = append(keys, e.Key().GetToken().Value)
@@ -53,7 +53,7 @@ func loadYAML(c *Config, content []byte) (keys []string, faults []error) {
 	return keys, faults
 }
 
-func loadEntry(c *Config, key ast.MapKeyNode, value ast.Node) error {
+func loadEntry(c *Config, key ast.MapKeyNode, value ast.Node, env map[string]string) error {
 	name := key.GetToken().Value
 	s := findSetting(name)
 	if s == nil {
@@ -66,7 +66,11 @@ func loadEntry(c *Config, key ast.MapKeyNode, value ast.Node) error {
 	if !ok {
 		return faultAt(value.GetToken(), name+" takes one plain value: no list, map, tag or reference")
 	}
-	if err := s.value(c).Set(text); err != nil {
+	text, err := expand(text, env)
+	if err == nil {
+		err = s.value(c).Set(text)
+	}
+	if err != nil {
 		return faultAt(value.GetToken(), fmt.Sprintf("%s: %v", name, err))
 	}
 	return nil
