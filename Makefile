@@ -3,6 +3,8 @@ SHELL := /bin/bash
 GO    ?= go
 SEEDS ?= 100000
 FIRST ?= 1
+SEED  ?= 0
+FAULTS ?= 50
 
 # Packages of Debian that the tests need, and a file of each that tells that it
 # is there already.
@@ -10,7 +12,7 @@ APT_postgresql := $(wildcard /usr/lib/postgresql/*/bin/initdb)
 APT_gcc        := $(shell command -v gcc)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim sabotage e2e corpus bench lint ci tools-test
+.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,12 @@ e2e: tools-test ## the long form of the end-to-end tests: 20 kills per store
 
 corpus: tools-test ## run real XML through the binary into both stores and compare every file
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout 60m -v -run Corpus ./e2e -args -corpus=full
+
+# Its stdout is the report alone. exec: what is sent to make's child reaches it.
+chaos: ## many members under FAULTS random faults, every document compared (make chaos SEED=7 FAULTS=50; SEED=0: any)
+	@$(MAKE) --no-print-directory tools-test >&2
+	@CGO_ENABLED=0 $(GO) build -o bin/chaos ./e2e/chaos
+	@exec bin/chaos -seed=$(SEED) -faults=$(FAULTS)
 
 bench: ## run the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
