@@ -55,7 +55,7 @@ CREATE TABLE lobsink_fences (
   partition_no     NUMBER(9)          NOT NULL,
   life             NUMBER(19)         NOT NULL,
   epoch            NUMBER(19)         NOT NULL,
-  claim_id         VARCHAR2(16 BYTE),
+  claim_id         VARCHAR2(64 BYTE),
   flush            NUMBER(19)         NOT NULL,
   checkpoint       NUMBER(19)         NOT NULL,
   checkpoint_time  NUMBER(19)         NOT NULL,
@@ -69,9 +69,9 @@ CREATE TABLE lobsink_fences (
   make(q'[
 CREATE TABLE lobsink_leases (
   partition_no  NUMBER(9)          NOT NULL,
-  member_id     VARCHAR2(16 BYTE),
+  member_id     VARCHAR2(64 BYTE),
   epoch         NUMBER(19)         NOT NULL,
-  claim_id      VARCHAR2(16 BYTE),
+  claim_id      VARCHAR2(64 BYTE),
   lease_until   NUMBER(19)         NOT NULL,
   CONSTRAINT lobsink_leases_pk PRIMARY KEY (partition_no)
 ) PCTFREE 99 INITRANS 4]');
@@ -79,7 +79,7 @@ CREATE TABLE lobsink_leases (
   -- The running lobsinks.
   make(q'[
 CREATE TABLE lobsink_members (
-  id          VARCHAR2(16 BYTE)   NOT NULL,
+  id          VARCHAR2(64 BYTE)   NOT NULL,
   name        VARCHAR2(255 BYTE),
   version     VARCHAR2(255 BYTE),
   seen_until  NUMBER(19)          NOT NULL,
@@ -88,7 +88,7 @@ CREATE TABLE lobsink_members (
 
   -- One row for each document and generation. Slot 0 is what readers see; another
   -- slot is the number of a generation that is being built, or was replaced.
-  -- state: 1 open, 2 complete, 3 incomplete, 4 quarantined. life and seq are the
+  -- state: 1 open, 2 complete, 3 incomplete, 4 quarantined. life and last_seq are the
   -- last message that is stored; units is the length in UTF-16 code units, as LOBs
   -- count; crc is the CRC-32C of the text in UTF-8.
   --
@@ -102,7 +102,7 @@ CREATE TABLE lobsink_documents (
   generation    NUMBER(9)            NOT NULL,
   state         NUMBER(1)            NOT NULL,
   life          NUMBER(19)           NOT NULL,
-  seq           NUMBER(19)           NOT NULL,
+  last_seq      NUMBER(19)           NOT NULL,
   first_seq     NUMBER(19)           NOT NULL,
   fragments     NUMBER(19)           NOT NULL,
   holes         NUMBER(19)           NOT NULL,
