@@ -20,11 +20,11 @@ func TestChaos(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	chaos := filepath.Join(t.TempDir(), "chaos")
-	args := []string{"build", "-o", chaos, "./chaos"}
+	args := []string{"build", "-o", chaos}
 	if *long {
 		args = append(args, "-race")
 	}
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", append(args, "./chaos")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(ctx, chaos, "-lobsink", lobsink, "-faults", "14", "-fragments", "10000", "-documents", "200", "-phase", "50s")
