@@ -21,21 +21,25 @@ func (p *Partition) Claimed(now time.Time, turn Turn, sent time.Time, c lobwrite
 	if err != nil {
 		p.phase = waiting
 		p.claimAt = now.Add(p.heldRetry())
-		if k := lobwriter.KindOf(err); k != lobwriter.Held && k != lobwriter.Transient {
+		k := lobwriter.KindOf(err)
+		if k == lobwriter.Held {
+			p.left = lobwriter.Claim{}
+		}
+		if k != lobwriter.Held && k != lobwriter.Transient {
 			p.do(DoReport{Err: fmt.Errorf("partition %d cannot be claimed: %w", p.opt.Partition, err)})
 			p.claimAt = now.Add(lastRetry)
 		}
 		p.Tick(now)
 		return
 	}
-	p.claim, p.fence = c, c.Fence
+	p.claim, p.fence, p.left = c, c.Fence, lobwriter.Claim{}
 	p.leaseEnd, p.renewAt = sent.Add(p.opt.Lease), sent.Add(p.opt.Renew)
 	p.phase = inspecting
 	if p.lapsed(now) {
 		return
 	}
-	if p.stopping {
-		p.release()
+	if !p.wanted() {
+		p.release(p.claim)
 		return
 	}
 	p.do(DoInspect{Turn: p.turn, Checkpoint: p.fence.Checkpoint, Highest: p.fence.Highest})
@@ -153,8 +157,8 @@ func (p *Partition) Confirmed(now time.Time, turn Turn, f lobwriter.Fence, err e
 		p.doubt(now, DoubtClaim, "the fence row cannot be read: "+err.Error())
 	case !p.isCurrent(f):
 		p.doubt(now, DoubtFenced, "claimed by somebody else meanwhile")
-	case p.stopping:
-		p.release()
+	case !p.wanted():
+		p.release(p.claim)
 	default:
 		p.phase = owning
 		p.do(DoSweep{Turn: p.turn, Claim: p.claim})

@@ -274,7 +274,7 @@ func (p *Partition) send() {
 		ck = lobwriter.Position{}
 	}
 	if len(fl.works) == 0 {
-		moves := ck.Seq != 0 && (p.idleDue || p.stopping || p.leaving.why != "") && !p.holds()
+		moves := ck.Seq != 0 && (p.idleDue || p.ending()) && !p.holds()
 		p.idleDue = p.idleDue && p.holds()
 		if !moves {
 			return

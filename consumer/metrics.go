@@ -18,6 +18,8 @@ type Metrics struct {
 	fragments   *prometheus.CounterVec // by answer
 	deadLetters *prometheus.CounterVec
 	claims      prometheus.Counter
+	takeover    prometheus.Histogram
+	members     prometheus.Gauge
 	doubts      *prometheus.CounterVec
 	open        *prometheus.GaugeVec
 	buffered    *prometheus.GaugeVec
@@ -45,16 +47,26 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		fragments:   counters("groups_total", "Groups flushed, by the answer of the database.", "answer"),
 		deadLetters: counters("dead_letters_total", "Dead letters confirmed, by reason.", "reason"),
 		claims:      counter("claims_total", "Partitions claimed."),
-		doubts:      counters("doubts_total", "Turns dropped because ordered reading was in doubt, by reason.", "reason"),
-		open:        gauges("open_documents", "Documents with fragments in memory."),
-		buffered:    gauges("buffered_bytes", "Memory used by fragments and rows held."),
-		oldest:      gauges("oldest_buffer_age_seconds", "Age of the oldest fragment held."),
-		owned:       gauges("partition_owned", "1 if this member owns the partition."),
-		checkpoint:  gauges("checkpoint_sequence", "Stream sequence up to which everything of the partition is stored."),
-		lagMetrics:  newLagMetrics(reg),
+		takeover: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "lobsink", Name: "takeover_seconds",
+			Help:    "From the end of a lease that another member let run out to the claim of its partition.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+			// As the client library recommends.
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+		}),
+		members: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "lobsink", Name: "members", Help: "Members that share the partitions, as this one knows them, itself included.",
+		}),
+		doubts:     counters("doubts_total", "Turns dropped because ordered reading was in doubt, by reason.", "reason"),
+		open:       gauges("open_documents", "Documents with fragments in memory."),
+		buffered:   gauges("buffered_bytes", "Memory used by fragments and rows held."),
+		oldest:     gauges("oldest_buffer_age_seconds", "Age of the oldest fragment held."),
+		owned:      gauges("partition_owned", "1 if this member owns the partition."),
+		checkpoint: gauges("checkpoint_sequence", "Stream sequence up to which everything of the partition is stored."),
+		lagMetrics: newLagMetrics(reg),
 	}
 	if reg != nil {
-		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.doubts,
+		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.takeover, m.members, m.doubts,
 			m.open, m.buffered, m.oldest, m.owned, m.checkpoint)
 	}
 	return m
@@ -98,9 +110,22 @@ func (m *Metrics) lettered(code string) {
 	m.deadLetters.WithLabelValues(code).Inc()
 }
 
-func (m *Metrics) claimed() {
+// claimed counts a claim. ended is when the lease of another member ended; zero:
+// the partition was free, or ours.
+func (m *Metrics) claimed(now, ended time.Time) {
+	if m == nil {
+		return
+	}
+	m.claims.Inc()
+	if !ended.IsZero() {
+		m.takeover.Observe(max(0, now.Sub(ended).Seconds()))
+	}
+}
+
+// shared notes how many members there are.
+func (m *Metrics) shared(members int) {
 	if m != nil {
-		m.claims.Inc()
+		m.members.Set(float64(members))
 	}
 }
 

@@ -37,6 +37,8 @@ type owner struct {
 	fetching int64 // bytes asked for by the fetch under way
 	owned    bool  // as the status was told
 
+	ended time.Time // when the lease ended that is to be taken over; zero: none did
+
 	flushed atomic.Bool // the last attempt to flush succeeded
 	waited  atomic.Bool // the log has that the lease is another member's
 }
@@ -78,6 +80,7 @@ func newOwner(m *member, index int) *owner {
 		Renew:      m.cfg.Renew,
 		Quiet:      m.cfg.quiet(),
 	})
+	o.part.Assign(time.Now(), false) // until the share of this member is known
 	return o
 }
 
@@ -236,6 +239,18 @@ func (o *owner) perform(ctx context.Context, a Action) {
 	}
 }
 
+// assign tells the partition whether it is this member's to own. ended is when the
+// lease of another member ended; zero: it did not.
+func (o *owner) assign(now time.Time, own bool, ended time.Time) {
+	o.ended = ended
+	if own {
+		o.log.Debug("partition is to be claimed")
+	} else {
+		o.log.Info("partition is another member's to own: handing it over")
+	}
+	o.part.Assign(now, own)
+}
+
 func (o *owner) claim(ctx context.Context, a DoClaim) {
 	call, cancel := context.WithTimeout(ctx, o.cfg.FlushTimeout)
 	defer cancel()
@@ -249,7 +264,6 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 	o.status.database(err)
 	switch kind := lobwriter.KindOf(err); {
 	case err == nil:
-		o.metrics.claimed()
 		o.waited.Store(false)
 		o.log.Info("partition claimed", "epoch", c.Fence.Epoch, "checkpoint", c.Fence.Checkpoint.Seq)
 	case kind == lobwriter.Held:
@@ -260,7 +274,13 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 	default:
 		o.log.Warn("partition not claimed, will try again", "kind", kind.String(), "err", err)
 	}
-	o.answer(ctx, func(now time.Time) { o.part.Claimed(now, a.Turn, sent, c, err) })
+	o.answer(ctx, func(now time.Time) {
+		if err == nil {
+			o.metrics.claimed(now, o.ended)
+			o.ended = time.Time{}
+		}
+		o.part.Claimed(now, a.Turn, sent, c, err)
+	})
 }
 
 func (o *owner) renew(ctx context.Context, a DoRenew) {

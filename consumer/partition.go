@@ -78,6 +78,10 @@ type Partition struct {
 	retry     time.Duration // the wait after the next doubt
 	suspectAt time.Time     // when a mismatch was first seen; zero: none
 	stopping  bool          // Stop was called
+	assigned  bool          // the last word of Assign
+	// left is the claim of a turn that was dropped, whose lease holds on; its
+	// epoch is 0 if there is none.
+	left lobwriter.Claim
 
 	claim    lobwriter.Claim
 	fence    lobwriter.Fence // the fence row as believed
@@ -97,9 +101,10 @@ type renewal struct {
 	number int64
 }
 
-// New returns a partition that waits for its first claim.
+// New returns a partition that waits for its first claim. It is this member's to
+// own until Assign says otherwise.
 func New(o Options) *Partition {
-	p := &Partition{opt: o, retry: firstRetry}
+	p := &Partition{opt: o, retry: firstRetry, assigned: true}
 	p.forget()
 	return p
 }
@@ -139,7 +144,7 @@ func (p *Partition) Deadline() time.Time {
 		}
 	}
 	switch {
-	case p.phase == waiting && !p.online && !p.stopping:
+	case p.phase == waiting && !(p.online && p.assigned || p.stopping):
 		return time.Time{}
 	case p.phase == waiting:
 		return p.claimAt
@@ -164,8 +169,8 @@ func (p *Partition) Deadline() time.Time {
 // Tick carries out what has become due by now.
 func (p *Partition) Tick(now time.Time) {
 	switch {
-	case p.phase == waiting && p.stopping:
-		p.phase = ended
+	case p.phase == waiting && !p.wanted():
+		p.rest()
 		return
 	case p.phase == waiting && p.online && !now.Before(p.claimAt):
 		p.phase = claiming
@@ -245,62 +250,6 @@ func (p *Partition) StreamChecked(now time.Time, facts StreamFacts) {
 	}
 }
 
-// Stop asks for a clean end: no more reading, everything held is flushed, the
-// lease is given back. Ended tells when it is done. Stop cannot be taken back.
-func (p *Partition) Stop(now time.Time) {
-	if p.stopping {
-		return
-	}
-	p.stopping = true
-	switch {
-	case p.lapsed(now):
-	case p.phase == owning:
-		p.halt()
-		p.batch.Drain()
-		p.advance(now)
-	case p.claimed():
-		p.release()
-	case p.phase == waiting:
-		p.phase = ended
-	}
-}
-
-// leave flushes what is held and then doubts.
-func (p *Partition) leave(now time.Time, why Doubt, detail string) {
-	if p.leaving.why == "" {
-		p.leaving.why, p.leaving.detail = why, detail
-		p.halt()
-		p.batch.Drain()
-	}
-	p.advance(now)
-}
-
-// finish ends a turn that is to stop or to leave, once nothing is held.
-func (p *Partition) finish(now time.Time) {
-	if p.phase != owning || p.holds() || p.flight != nil || p.ack.outstanding {
-		return
-	}
-	switch {
-	case p.stopping:
-		p.release()
-	case p.leaving.why != "":
-		p.doubt(now, p.leaving.why, p.leaving.detail)
-	}
-}
-
-func (p *Partition) release() {
-	p.phase = releasing
-	p.do(DoRelease{Turn: p.turn, Claim: p.claim})
-}
-
-// Released answers DoRelease; the lease runs out by itself if it failed.
-func (p *Partition) Released(now time.Time, turn Turn) {
-	if turn == p.turn && p.phase == releasing {
-		p.do(DoDrop{Turn: p.turn, Reason: "", Detail: "released"})
-		p.phase = ended
-	}
-}
-
 // lapsed drops a turn whose lease may have run out.
 func (p *Partition) lapsed(now time.Time) bool {
 	if !p.claimed() || now.Before(p.leaseEnd) {
@@ -308,49 +257,6 @@ func (p *Partition) lapsed(now time.Time) bool {
 	}
 	p.doubt(now, DoubtLease, "the lease may have run out")
 	return true
-}
-
-// doubt is the one answer to everything that is not as it should be: the
-// memory of the partition is dropped, and it is claimed again.
-func (p *Partition) doubt(now time.Time, why Doubt, detail string) {
-	p.drop(now, why, detail, p.retry)
-	p.retry = min(2*p.retry, lastRetry)
-}
-
-func (p *Partition) drop(now time.Time, why Doubt, detail string, wait time.Duration) {
-	if p.stopping && p.claimed() {
-		p.do(DoRelease{Turn: p.turn, Claim: p.claim})
-	}
-	p.do(DoDrop{Turn: p.turn, Reason: why, Detail: detail})
-	p.turn++
-	p.phase = waiting
-	p.claimAt = now.Add(wait)
-	p.forget()
-	if p.stopping {
-		p.phase = ended
-	}
-}
-
-// forget drops everything that belongs to a turn.
-func (p *Partition) forget() {
-	p.claim, p.fence, p.renewal = lobwriter.Claim{}, lobwriter.Fence{}, renewal{}
-	p.leaseEnd, p.renewAt = time.Time{}, time.Time{}
-	p.reading = reading{allowance: p.reading.allowance}
-	p.writing = newWriting(p.opt)
-}
-
-// stop drops a turn that only an operator can help, and says so.
-func (p *Partition) stop(now time.Time, why Doubt, err error) {
-	p.do(DoReport{Err: err})
-	p.yield(now, why, err.Error(), lookAgain)
-}
-
-// yield drops a turn for a while in which another member may try.
-func (p *Partition) yield(now time.Time, why Doubt, detail string, wait time.Duration) {
-	if !p.stopping { // drop gives it back then
-		p.do(DoRelease{Turn: p.turn, Claim: p.claim})
-	}
-	p.drop(now, why, detail, wait)
 }
 
 // isCurrent reports whether the fence row is the one of our claim.

@@ -39,6 +39,7 @@ type reading struct {
 		why    Doubt
 		detail string
 	}
+	handing bool // what is held is flushed, then the lease is given back
 }
 
 // Allow says how many bytes of memory the partition may use from now on.
@@ -63,7 +64,7 @@ const positionBytes = 16
 
 // read asks for the next messages if there is room for them.
 func (p *Partition) read() {
-	if p.phase != owning || p.fetching || p.looking || p.stopping || p.leaving.why != "" {
+	if p.phase != owning || p.fetching || p.looking || p.ending() {
 		return
 	}
 	room := p.allowance - p.Bytes()
@@ -96,7 +97,7 @@ func (p *Partition) Received(now time.Time, turn Turn, batch []Received) {
 	}
 	// What is not taken is read again by the next claim. Between the loss of
 	// the connection and Reconnected the stream may be one without its tail.
-	if p.stopping || p.leaving.why != "" || !p.online {
+	if p.ending() || !p.online {
 		return
 	}
 	for i := range batch {
@@ -165,7 +166,7 @@ func (p *Partition) Fetched(now time.Time, turn Turn, quiet bool, err error) {
 		p.doubt(now, DoubtConsumer, err.Error())
 		return
 	}
-	if quiet && !p.looking && !now.Before(p.lookAt) && !p.stopping && p.leaving.why == "" {
+	if quiet && !p.looking && !now.Before(p.lookAt) && !p.ending() {
 		p.looking = true
 		p.do(DoLook{Turn: p.turn, Last: p.last})
 		return

@@ -66,7 +66,7 @@ func Run(ctx context.Context, stop <-chan struct{}, cfg Config) error {
 	defer endWatching()
 	var wg, owning sync.WaitGroup
 	wg.Go(func() { m.watch(watching, owners, endSoft) })
-	wg.Go(func() { m.attend(watching) })
+	wg.Go(func() { m.share(watching, soft.Done(), owners) })
 	wg.Go(func() {
 		select {
 		case <-stop:
@@ -87,7 +87,8 @@ func Run(ctx context.Context, stop <-chan struct{}, cfg Config) error {
 	owning.Wait()
 	endWatching()
 	wg.Wait()
-	m.leave(context.WithoutCancel(ctx)) // last: attend would come back
+	// Last: share would come back. What no owner has given back is free then.
+	m.leave(context.WithoutCancel(ctx))
 	return errors.Join(stopped(context.Cause(soft)), context.Cause(ctx))
 }
 
@@ -296,33 +297,6 @@ func closed(nc *nats.Conn) error {
 		return fmt.Errorf("%w for good", nats.ErrConnectionClosed)
 	}
 	return fmt.Errorf("%w for good (last error: %w): correct what that says and start again", nats.ErrConnectionClosed, err)
-}
-
-// attend keeps the member row alive.
-func (m *member) attend(ctx context.Context) {
-	every := time.NewTicker(m.cfg.Renew)
-	defer every.Stop()
-	for {
-		call, cancel := context.WithTimeout(ctx, m.cfg.Lease)
-		_, err := m.store.Attend(call, m.cfg.Member, m.cfg.Lease)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			m.cfg.Log.Debug("member row not written", "err", err)
-		}
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (m *member) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := m.store.Leave(ctx, m.cfg.Member.ID); err != nil {
-		m.cfg.Log.Debug("member row not removed, it will expire", "err", err)
-	}
 }
 
 // consumerPrefix begins the names of all consumers of a partition.

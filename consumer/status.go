@@ -16,6 +16,7 @@ type Status struct {
 	dbErr    error
 	dbSeen   bool
 	owned    []bool
+	assigned []bool // the partitions that this member is to own; nil: not known yet
 	reported map[int]error // why a partition stands still
 }
 
@@ -43,14 +44,21 @@ func (s *Status) Checks() []Check {
 	case s.dbErr != nil:
 		checks[1].Err = s.dbErr
 	}
-	n := 0
-	for _, owned := range s.owned {
-		if owned {
+	// A member without a share is ready: it stands by.
+	n, share := 0, 0
+	for i, assigned := range s.assigned {
+		if assigned {
+			share++
+		}
+		if assigned && s.owned[i] {
 			n++
 		}
 	}
-	if n < len(s.owned) || n == 0 {
-		checks[2].Err = fmt.Errorf("%d of %d partitions owned", n, len(s.owned))
+	switch {
+	case s.assigned == nil:
+		checks[2].Err = errors.New("this member has not learned its share of the partitions yet")
+	case n < share:
+		checks[2].Err = fmt.Errorf("%d of %d partitions owned", n, share)
 	}
 	for i := range s.owned {
 		switch err := s.reported[i]; {
@@ -95,6 +103,18 @@ func (s *Status) partition(i int, owned bool) {
 	s.owned[i] = owned
 	if owned {
 		delete(s.reported, i)
+	}
+}
+
+// shares notes which partitions this member is to own.
+func (s *Status) shares(assigned []bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.assigned = assigned
+	for i, own := range assigned {
+		if !own {
+			delete(s.reported, i) // another member says so
+		}
 	}
 }
 
