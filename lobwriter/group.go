@@ -52,6 +52,12 @@ func (r Row) Append(life int64, units Unit, members []batcher.Fragment, chunks [
 			}
 		}
 	}
+	return r.Grow(units, chunks)
+}
+
+// Grow returns the row after chunks have been appended to the text, without any
+// member.
+func (r Row) Grow(units Unit, chunks [][]byte) Row {
 	for _, c := range chunks {
 		r.Bytes += int64(len(c))
 		r.Units += units.Count(c)

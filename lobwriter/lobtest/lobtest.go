@@ -30,6 +30,9 @@ type Fixture struct {
 	// Hold locks the fence row of a partition that was claimed, as a flush
 	// under way does, until release is called; may be nil.
 	Hold func(t testing.TB, partition int) (release func())
+	// Operator opens a lobwriter.Operator of the same tables; nil where the store
+	// has none. What it opens is closed by t.Cleanup.
+	Operator func(t testing.TB) lobwriter.Operator
 	// Sabotage changes one byte of the stored text of a document behind
 	// lobsink's back, leaving its row and the length as they are; may be nil.
 	Sabotage func(t testing.TB, key string)
@@ -61,6 +64,7 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 		{"Rejected", rejectedRules},
 		{"Races", raceRules},
 		{"Reader", readerRules},
+		{"Rebuild", operators(rebuildRules)},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, r := range topic.rules {
@@ -68,6 +72,20 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 			}
 		})
 	}
+}
+
+// operators are rules about a store that has an Operator.
+func operators(rules []rule) []rule {
+	out := slices.Clone(rules)
+	for i, r := range rules {
+		out[i].test = func(t *testing.T, f Fixture) {
+			if f.Operator == nil {
+				t.Skip("the store has no operator")
+			}
+			r.test(t, f)
+		}
+	}
+	return out
 }
 
 // others returns the stores on the tables: the first, and a second process where

@@ -61,7 +61,8 @@ func (l lease) of(c lobwriter.Claim) bool {
 
 type document struct {
 	lobwriter.Document
-	text []byte
+	text    []byte
+	repairs []lobwriter.Repair
 }
 
 // NewMemory returns an empty database with the given limits, whose clock is the

@@ -21,7 +21,8 @@ func TestMemory(t *testing.T) {
 				m := NewMemory(l.limits)
 				return Fixture{
 					Store: m, Reader: m,
-					Second: func(testing.TB) lobwriter.Store { return m },
+					Second:   func(testing.TB) lobwriter.Store { return m },
+					Operator: func(testing.TB) lobwriter.Operator { return m },
 					Sabotage: func(_ testing.TB, key string) {
 						m.tables.documents[key].text[0] ^= 1
 					},

@@ -144,14 +144,18 @@ func use(ctx context.Context, pool *pgxpool.Pool, op string, do func(*pgx.Conn) 
 	switch {
 	case err == nil && conn.PgConn().CustomData()[notReplicated] != nil:
 		// A repetition waits for the standby again.
-		err = &lobwriter.Error{Kind: lobwriter.Transient, Op: op,
-			Err: errors.New("the commit was told not to wait for its standby any longer")}
+		err = errNotReplicated(op)
 		conn.Close(ctx)
 	case lobwriter.CodeOf(err) == pgerrcode.ReadOnlySQLTransaction:
 		// This server became a standby. The next connection finds the new primary.
 		conn.Close(ctx)
 	}
 	return err
+}
+
+func errNotReplicated(op string) error {
+	return &lobwriter.Error{Kind: lobwriter.Transient, Op: op,
+		Err: errors.New("the commit was told not to wait for its standby any longer")}
 }
 
 // checkTables returns a Fatal error unless the tables are of this version.

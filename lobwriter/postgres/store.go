@@ -111,10 +111,10 @@ func (s *Store) Close() error {
 }
 
 // Limits implements lobwriter.Store.
-func (s *Store) Limits() lobwriter.Limits {
-	return lobwriter.Limits{
-		Documents: maxDocuments, Bytes: maxBytes, ChunkBytes: s.o.ChunkBytes, Unit: lobwriter.Runes,
-	}
+func (s *Store) Limits() lobwriter.Limits { return s.o.limits() }
+
+func (o Options) limits() lobwriter.Limits {
+	return lobwriter.Limits{Documents: maxDocuments, Bytes: maxBytes, ChunkBytes: o.ChunkBytes, Unit: lobwriter.Runes}
 }
 
 // Flush implements lobwriter.Store.

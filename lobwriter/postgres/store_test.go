@@ -64,6 +64,16 @@ func openReader(t testing.TB, o postgres.Options) *postgres.Reader {
 	return r
 }
 
+func openOperator(t testing.TB, o postgres.Options) *postgres.Operator {
+	t.Helper()
+	op, err := postgres.OpenOperator(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { op.Close() })
+	return op
+}
+
 // query runs statements behind lobsink's back.
 func query(t testing.TB, o postgres.Options, sql string, args ...any) {
 	t.Helper()
@@ -89,10 +99,11 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		return lobtest.Fixture{
-			Store:  open(t, o),
-			Reader: openReader(t, o),
-			Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
-			Hold:   func(t testing.TB, partition int) func() { return hold(t, o, partition) },
+			Store:    open(t, o),
+			Reader:   openReader(t, o),
+			Second:   func(t testing.TB) lobwriter.Store { return open(t, o) },
+			Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
+			Hold:     func(t testing.TB, partition int) func() { return hold(t, o, partition) },
 			Sabotage: func(t testing.TB, key string) {
 				query(t, o, strings.ReplaceAll(`update lobsink_chunks set body = 'x' || substr(body, 2)
 					where document = (select id from lobsink_documents where doc_key = $1)`, "lobsink_", o.Prefix), key)

@@ -80,6 +80,16 @@ func openReader(t testing.TB, o sqlite.Options) *sqlite.Reader {
 	return r
 }
 
+func openOperator(t testing.TB, o sqlite.Options) *sqlite.Operator {
+	t.Helper()
+	op, err := sqlite.OpenOperator(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { op.Close() })
+	return op
+}
+
 // behind opens a file as any other program does.
 func behind(t testing.TB, path string) *sql.DB {
 	t.Helper()
@@ -122,7 +132,8 @@ func TestContract(t *testing.T) {
 			o := newFile(t)
 			return lobtest.Fixture{
 				Store: open(t, o), Reader: openReader(t, o), Sabotage: sabotage(o.Path),
-				Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
+				Second:   func(t testing.TB) lobwriter.Store { return open(t, o) },
+				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
 			}
 		})
 	})
@@ -132,7 +143,8 @@ func TestContract(t *testing.T) {
 			o.Exclusive = true
 			return lobtest.Fixture{
 				Store: open(t, o), Reader: openReader(t, o), Sabotage: sabotage(o.Path),
-				Hold: hold(o.Path),
+				Hold:     hold(o.Path),
+				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
 			}
 		})
 	})
