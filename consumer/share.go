@@ -31,16 +31,16 @@ type ShareOptions struct {
 // lease: a process that starts and dies, again and again, moves nothing.
 //
 // What nobody takes for a whole lease is taken by whoever is below its share
-// among the proven ones; and a member that holds nothing and leaves lying what
-// was its to take is not proven any more, until it holds something. So no
-// partition is left alone while somebody can serve it.
+// among the proven ones; and a member that holds nothing and for a whole lease
+// leaves lying what was its to take is not counted any more, until it holds
+// something. So no partition is left alone while somebody can serve it.
 //
 // It is a pure value. The times of leases are the database's and come as what is
 // left of them; now is this member's own clock, of which only differences count.
 type Share struct {
 	opt     ShareOptions
 	peers   map[string]*peer
-	free    []time.Time // since when each partition has been seen without an owner; zero: it has one
+	free    []vacancy
 	ends    []time.Time // when the lease of another member ended, or ends; zero: none
 	own     []bool
 	next    time.Time
@@ -50,10 +50,16 @@ type Share struct {
 
 // peer is what is known of another member.
 type peer struct {
-	since time.Time // when it was first seen
-	seen  time.Time // when it was last seen to have attended since
-	until time.Time // when it would not be live any more, as of then
+	first time.Time // until when it was live when it was first seen
+	until time.Time // until when it is live
 	idle  bool      // it leaves lying what it should take
+}
+
+// vacancy is what is known of a partition without an owner.
+type vacancy struct {
+	since time.Time // zero: it has one
+	heir  string    // whose it is to take
+	named time.Time // since when
 }
 
 // attendOften is how often a member attends while there are others: what one
@@ -64,7 +70,7 @@ const attendOften = time.Second
 func NewShare(o ShareOptions) *Share {
 	return &Share{
 		opt: o, peers: map[string]*peer{},
-		free: make([]time.Time, o.Partitions), ends: make([]time.Time, o.Partitions), own: make([]bool, o.Partitions),
+		free: make([]vacancy, o.Partitions), ends: make([]time.Time, o.Partitions), own: make([]bool, o.Partitions),
 	}
 }
 
@@ -112,10 +118,10 @@ func (s *Share) Stop() { s.gone = true }
 // Attended tells what the roster says, and decides.
 func (s *Share) Attended(now time.Time, r lobwriter.Roster) {
 	s.meet(now, r)
-	s.next = s.wake(now, r)
 	if s.Attendance(now) == 0 {
 		clear(s.own)
 		clear(s.free)
+		s.next = now.Add(s.opt.Renew)
 		return
 	}
 	holders := s.holders(now, r)
@@ -123,21 +129,25 @@ func (s *Share) Attended(now time.Time, r lobwriter.Roster) {
 	for _, id := range holders {
 		held[id]++
 	}
-	everybody, proven := []string{s.opt.Member}, []string{s.opt.Member}
-	for id := range s.peers {
-		everybody = append(everybody, id)
-	}
-	deal := deal(everybody, held, holders)
-	s.notice(now, held, deal)
+	s.notice(now, held)
+	counted, proven := []string{s.opt.Member}, []string{s.opt.Member}
 	for id, p := range s.peers {
-		if !p.idle && p.seen.Sub(p.since) >= s.opt.Lease/2 {
+		if p.idle {
+			continue
+		}
+		counted = append(counted, id)
+		if p.until.Sub(p.first) >= s.opt.Lease/2 {
 			proven = append(proven, id)
 		}
 	}
-	s.decide(now, holders, deal, targets(everybody, held, s.opt.Partitions)[s.opt.Member], targets(proven, held, s.opt.Partitions)[s.opt.Member])
+	s.deal(now, counted, held, holders)
+	share := targets(counted, held, s.opt.Partitions)[s.opt.Member]
+	most := targets(proven, held, s.opt.Partitions)[s.opt.Member]
+	s.decide(now, holders, share, most)
+	s.next = s.wake(now, r)
 }
 
-// meet notes who is live, and since when.
+// meet notes who is live, and for how long it has been seen to attend.
 func (s *Share) meet(now time.Time, r lobwriter.Roster) {
 	live := map[string]bool{}
 	for _, m := range r.Members {
@@ -145,16 +155,10 @@ func (s *Share) meet(now time.Time, r lobwriter.Roster) {
 			continue
 		}
 		live[m.ID] = true
-		until := now.Add(m.Left)
-		p := s.peers[m.ID]
-		if p == nil {
-			p = &peer{since: now, seen: now, until: until}
-			s.peers[m.ID] = p
+		if s.peers[m.ID] == nil {
+			s.peers[m.ID] = &peer{first: now.Add(m.Left)}
 		}
-		// Less than this is how unevenly answers travel.
-		if until.Sub(p.until) >= s.opt.Lease/20 {
-			p.seen, p.until = now, until
-		}
+		s.peers[m.ID].until = now.Add(m.Left)
 	}
 	for id := range s.peers {
 		if !live[id] {
@@ -164,15 +168,13 @@ func (s *Share) meet(now time.Time, r lobwriter.Roster) {
 }
 
 // wake returns when to attend again: soon enough to see what others give back,
-// and when the first lease of another one ends.
+// when the first lease of another one ends, and soon while something is about to
+// be taken.
 func (s *Share) wake(now time.Time, r lobwriter.Roster) time.Time {
 	wait := s.opt.Renew
-	if len(s.peers) > 0 {
-		wait = min(wait, attendOften)
-	}
 	sooner := func(id string, left time.Duration) {
 		if id != s.opt.Member && left > 0 {
-			wait = min(wait, left)
+			wait = min(wait, left, attendOften)
 		}
 	}
 	for _, l := range r.Leases {
@@ -180,6 +182,11 @@ func (s *Share) wake(now time.Time, r lobwriter.Roster) time.Time {
 	}
 	for _, m := range r.Members {
 		sooner(m.ID, m.Left)
+	}
+	for _, v := range s.free {
+		if !v.since.IsZero() && now.Sub(v.since) < s.opt.Lease {
+			wait = min(wait, s.opt.Lease/20)
+		}
 	}
 	return now.Add(max(wait, s.opt.Lease/100))
 }
@@ -202,18 +209,18 @@ func (s *Share) holders(now time.Time, r lobwriter.Roster) []string {
 	for p, id := range holders {
 		switch {
 		case id != "":
-			s.free[p] = time.Time{}
-		case s.free[p].IsZero():
-			s.free[p] = now
+			s.free[p] = vacancy{}
+		case s.free[p].since.IsZero():
+			s.free[p].since = now
 		}
 	}
 	return holders
 }
 
 // notice finds members that hold nothing and leave lying what is theirs to take.
-func (s *Share) notice(now time.Time, held map[string]int, deal []string) {
-	for p, id := range deal {
-		if other := s.peers[id]; other != nil && held[id] == 0 && s.lying(now, p) {
+func (s *Share) notice(now time.Time, held map[string]int) {
+	for _, v := range s.free {
+		if other := s.peers[v.heir]; other != nil && held[v.heir] == 0 && now.Sub(v.named) >= s.opt.Lease {
 			other.idle = true
 		}
 	}
@@ -224,14 +231,34 @@ func (s *Share) notice(now time.Time, held map[string]int, deal []string) {
 	}
 }
 
-// lying reports whether nobody has taken a partition for a whole lease.
-func (s *Share) lying(now time.Time, p int) bool {
-	return !s.free[p].IsZero() && now.Sub(s.free[p]) >= s.opt.Lease
+// deal deals the partitions that nobody holds, each to the member that lacks
+// most. All members deal alike from the same roster, so that they do not claim
+// the same partitions.
+func (s *Share) deal(now time.Time, members []string, held map[string]int, holders []string) {
+	lacks := targets(members, held, len(holders))
+	for id := range lacks {
+		lacks[id] -= held[id]
+	}
+	for p, holder := range holders {
+		if holder != "" {
+			continue
+		}
+		heir := members[0]
+		for _, id := range members {
+			if lacks[id] > lacks[heir] || lacks[id] == lacks[heir] && id < heir {
+				heir = id
+			}
+		}
+		lacks[heir]--
+		if v := &s.free[p]; v.heir != heir {
+			v.heir, v.named = heir, now
+		}
+	}
 }
 
 // decide says which partitions this member is to own: of those that it holds up
 // to most, and of the free ones what is dealt to it, up to share.
-func (s *Share) decide(now time.Time, holders, deal []string, share, most int) {
+func (s *Share) decide(now time.Time, holders []string, share, most int) {
 	before := slices.Clone(s.own)
 	clear(s.own)
 	count := 0
@@ -250,8 +277,8 @@ func (s *Share) decide(now time.Time, holders, deal []string, share, most int) {
 	take(most, mine)
 	// What it was about to claim a moment ago it may have claimed by now.
 	take(share, func(p int) bool { return free(p) && before[p] })
-	take(share, func(p int) bool { return free(p) && deal[p] == s.opt.Member })
-	take(most, func(p int) bool { return free(p) && s.lying(now, p) })
+	take(share, func(p int) bool { return free(p) && s.free[p].heir == s.opt.Member })
+	take(most, func(p int) bool { return free(p) && now.Sub(s.free[p].since) >= s.opt.Lease })
 }
 
 // targets returns how many partitions each of these members should own. Whoever
@@ -266,31 +293,6 @@ func targets(members []string, held map[string]int, partitions int) map[string]i
 		if rank < partitions%len(ranked) {
 			out[id]++
 		}
-	}
-	return out
-}
-
-// deal deals the partitions that nobody holds, each to the member that lacks
-// most. All members deal alike from the same roster, so that they do not claim
-// the same partitions.
-func deal(members []string, held map[string]int, holders []string) []string {
-	lacks := targets(members, held, len(holders))
-	for id := range lacks {
-		lacks[id] -= held[id]
-	}
-	out := make([]string, len(holders))
-	for p, holder := range holders {
-		if holder != "" {
-			continue
-		}
-		next := members[0]
-		for _, id := range members {
-			if lacks[id] > lacks[next] || lacks[id] == lacks[next] && id < next {
-				next = id
-			}
-		}
-		out[p] = next
-		lacks[next]--
 	}
 	return out
 }
