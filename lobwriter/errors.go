@@ -8,6 +8,9 @@ import (
 // ErrNotFound means that there is no such document, or no binding yet.
 var ErrNotFound = errors.New("not found")
 
+// ErrDamaged means that the stored text of a document is not what its row says.
+var ErrDamaged = errors.New("the text is not what its row says")
+
 // Kind says what an error means for its caller.
 type Kind int
 

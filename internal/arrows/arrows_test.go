@@ -9,6 +9,9 @@ import (
 
 const module = "github.com/lobsink/lobsink"
 
+// standin is the package of what stands in for Oracle in tests, with its program.
+const standin = "lobwriter/oracle/standin"
+
 // allowed lists, for each package that a rule is made for, what it may import
 // of this module, and which other modules. A rule covers the packages below it
 // unless they have their own.
@@ -21,6 +24,9 @@ var allowed = []struct {
 	{"lobwriter", []string{"batcher"}, []string{"github.com/cenkalti/backoff/v4", "github.com/prometheus/client_golang"}},
 	{"lobwriter/lobtest", []string{"batcher", "lobwriter"}, nil},
 	{"lobwriter/sqlite", []string{"batcher", "lobwriter", "deploy", "internal/schema"}, []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	{"lobwriter/oracle", []string{"batcher", "lobwriter", "deploy"},
+		[]string{"github.com/godror/godror", "github.com/prometheus/client_golang", "golang.org/x/sync"}},
+	{"lobwriter/oracle/standin", []string{"lobwriter", "lobwriter/lobtest", "lobwriter/oracle"}, []string{}},
 	{"lobwriter/postgres", []string{"batcher", "lobwriter", "deploy", "internal/schema"}, []string{"github.com/jackc"}},
 	{"consumer", []string{"batcher", "lobwriter"}, []string{"github.com/nats-io/nats.go", "github.com/cenkalti/backoff/v4", "github.com/prometheus/client_golang"}},
 }
@@ -45,7 +51,7 @@ func TestArrows(t *testing.T) {
 
 func forbidden(pkg, imp string) string {
 	ours, isOurs := strings.CutPrefix(imp, module+"/")
-	if isOurs && (ours == "lobwriter/lobtest" || ours == "internal/pgtest") && pkg != ours && !strings.HasPrefix(pkg, "e2e") {
+	if isOurs && (ours == "lobwriter/lobtest" || ours == "internal/pgtest" || strings.HasPrefix(ours, standin)) && pkg != ours && !strings.HasPrefix(pkg, standin) && !strings.HasPrefix(pkg, "e2e") {
 		return "it is made for tests"
 	}
 	if strings.HasPrefix(ours, "cmd/") && isOurs {

@@ -1,0 +1,57 @@
+package oracle
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what only this store knows: which instance did the work. The label
+// is INSTANCE_NAME. A nil value counts nothing.
+type metrics struct {
+	writes, written, seconds, waits *prometheus.CounterVec
+	open                            *prometheus.GaugeVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	if reg == nil {
+		return nil, nil
+	}
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "lobsink", Subsystem: "oracle", Name: name, Help: help}, []string{label})
+	}
+	m := &metrics{
+		writes:  counters("lob_writes_total", "LOB writes, as the database counts them, by instance.", "db_instance"),
+		written: counters("written_bytes_total", "Text that was appended to documents, by instance.", "db_instance"),
+		seconds: counters("flush_seconds_total", "Time in which flushes waited for the database, by instance.", "db_instance"),
+		waits:   counters("writer_wait_seconds_total", "Time in which flushes waited for one of the sessions that may write LOBs, by service number.", "service"),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "lobsink", Subsystem: "oracle", Name: "sessions",
+			Help: "Open sessions, by instance."}, []string{"db_instance"}),
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.writes, m.written, m.seconds, m.waits, m.open} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+func (m *metrics) sessions(instance string, change float64) {
+	if m != nil {
+		m.open.WithLabelValues(instance).Add(change)
+	}
+}
+
+func (m *metrics) flushed(instance string, writes, bytes int64, took time.Duration) {
+	if m != nil {
+		m.writes.WithLabelValues(instance).Add(float64(writes))
+		m.written.WithLabelValues(instance).Add(float64(bytes))
+		m.seconds.WithLabelValues(instance).Add(took.Seconds())
+	}
+}
+
+func (m *metrics) waited(service string, took time.Duration) {
+	if m != nil {
+		m.waits.WithLabelValues(service).Add(took.Seconds())
+	}
+}
