@@ -68,7 +68,12 @@ func (f *faults) make(ctx context.Context, one fault) error {
 	case join:
 		return f.with(ctx, one, empty, func(m *member) error { return f.members.start(m) })
 	case leave:
-		return f.with(ctx, one, running, (*member).terminate)
+		return f.with(ctx, one, running, func(m *member) error {
+			if err := m.terminate(); err != nil {
+				f.members.failed(err) // a finding; the run goes on
+			}
+			return nil
+		})
 	case kill:
 		return f.killMember(ctx, one)
 	case freeze:

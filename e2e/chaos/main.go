@@ -41,6 +41,10 @@ const (
 	longestPhase = 6 * time.Minute
 )
 
+// mostFaults is how many there is time for: members that are disturbed already
+// are not disturbed once more.
+const mostFaults = 200
+
 func realMain(ctx context.Context) (err error) {
 	o := options{log: slog.New(tint.NewHandler(os.Stderr, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))}
 	flag.Uint64Var(&o.seed, "seed", 0, "what the run is made from; 0: any")
@@ -50,8 +54,8 @@ func realMain(ctx context.Context) (err error) {
 	flag.DurationVar(&o.phase, "phase", 0, "over how long faults and fragments are spread; 0: 6s for each fault, at most 6m")
 	flag.StringVar(&o.lobsink, "lobsink", "", "binary of lobsink; \"\": built from this source")
 	flag.Parse()
-	if flag.NArg() > 0 || o.faults < 0 || o.documents < 1 || o.fragments < o.documents || o.phase < 0 || o.phase > longestPhase {
-		return fmt.Errorf("usage: chaos [-seed N] [-faults N] [-fragments N] [-documents N] [-phase TIME up to %s]; at least one fragment for each document", longestPhase)
+	if flag.NArg() > 0 || o.faults < 0 || o.faults > mostFaults || o.documents < 1 || o.fragments < o.documents || o.phase < 0 || o.phase > longestPhase {
+		return fmt.Errorf("usage: chaos [-seed N] [-faults up to %d] [-fragments N] [-documents N] [-phase TIME up to %s]; at least one fragment for each document", mostFaults, longestPhase)
 	}
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1 << 31) // as short as people like to type

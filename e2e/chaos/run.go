@@ -31,7 +31,7 @@ type options struct {
 // Bounds of a run. All together it takes at most ten minutes.
 const (
 	runLimit     = 10*time.Minute - 20*time.Second
-	startLimit   = 90 * time.Second  // until everything runs
+	startLimit   = 2 * time.Minute   // until everything runs
 	publishLimit = 90 * time.Second  // after the last fault
 	settleLimit  = 150 * time.Second // until everything is stored
 )

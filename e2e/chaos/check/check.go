@@ -63,6 +63,8 @@ type Verdict struct {
 	Exact bool
 	// Faults describes what was found, for people: the first ones of each kind.
 	Faults []string
+
+	said map[string]int // how many faults of a kind, by their format
 }
 
 // OK reports whether nothing at all is wrong.
@@ -70,12 +72,12 @@ func (v *Verdict) OK() bool {
 	return v.Exact && v.Missing == 0 && v.Duplicates == 0 && v.Inversions == 0 && v.AckedNotStored == 0
 }
 
-// maxFaults bounds the descriptions: a lost stream would give one for each
-// fragment.
-const maxFaults = 40
+// maxFaults bounds the descriptions of each kind: a lost stream would give one
+// for each fragment.
+const maxFaults = 10
 
 func (v *Verdict) fault(format string, args ...any) {
-	if len(v.Faults) < maxFaults {
+	if v.said[format]++; v.said[format] <= maxFaults {
 		v.Faults = append(v.Faults, fmt.Sprintf(format, args...))
 	}
 }
@@ -83,7 +85,7 @@ func (v *Verdict) fault(format string, args ...any) {
 // Compare compares every document with the stream, and the stream with what was
 // acknowledged.
 func Compare(stream Stream, stored map[string]Document, acked Acked) *Verdict {
-	v := &Verdict{Exact: true}
+	v := &Verdict{Exact: true, said: map[string]int{}}
 	missing := map[string]bool{} // by Nats-Msg-Id
 	for _, key := range slices.Sorted(maps.Keys(stream)) {
 		v.Fragments += len(stream[key])
