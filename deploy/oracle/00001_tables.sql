@@ -34,6 +34,25 @@ CREATE TABLE lobsink_schema (
   CONSTRAINT lobsink_schema_pk PRIMARY KEY (version)
 )]');
 
+  -- Where the text of documents is: in column body below (documents, also without a
+  -- row here), in tables of their own (tables), or in a column of another table
+  -- (attached). The package body is made for it.
+  make(q'[
+CREATE TABLE lobsink_layout (
+  id             NUMBER(1)            NOT NULL,
+  kind           VARCHAR2(20 BYTE)    NOT NULL,
+  body_tables    NUMBER(4),
+  table_owner    VARCHAR2(128 BYTE),
+  table_name     VARCHAR2(128 BYTE),
+  key_column     VARCHAR2(128 BYTE),
+  key_type       VARCHAR2(20 BYTE),
+  body_column    VARCHAR2(128 BYTE),
+  touch_column   VARCHAR2(128 BYTE),
+  insert_values  VARCHAR2(2000 BYTE),
+  CONSTRAINT lobsink_layout_pk PRIMARY KEY (id),
+  CONSTRAINT lobsink_layout_one CHECK (id = 1)
+)]');
+
   -- Which stream the tables serve. There is one row; its stream is NULL until
   -- lobsink runs for the first time.
   make(q'[

@@ -11,6 +11,17 @@ SET DEFINE OFF
 SET SQLBLANKLINES ON
 WHENEVER SQLERROR EXIT FAILURE ROLLBACK
 
+-- lobsink:layout begin
+-- The body below writes to lobsink_documents.
+BEGIN
+  FOR l IN (SELECT kind FROM lobsink_layout WHERE kind <> 'documents') LOOP
+    RAISE_APPLICATION_ERROR(-20800, 'the text of documents is not in lobsink_documents, the layout is ' || l.kind
+      || ': print the scripts with lobsink schema print or schema attach, which know it');
+  END LOOP;
+END;
+/
+-- lobsink:layout end
+
 CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
 
   -- A document row. Without a row: rid is NULL and all numbers are 0.
@@ -926,6 +937,10 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
         RETURN;
     END;
     find_body(l_rid, l_partition, p_key, p_generation, l_body);
+    IF l_body IS NULL THEN
+      RETURN;
+    END IF;
+    l_units := LEAST(l_units, DBMS_LOB.GETLENGTH(l_body));  -- shorter: somebody else wrote
     WHILE i < 64 AND p_next <= l_units LOOP
       read_piece;
       i := i + 1;
