@@ -39,6 +39,8 @@ type connector struct {
 	// password is not tried by all at once.
 	dialing chan struct{}
 	pending sync.WaitGroup
+	// bare has a session used without tables, which may not be there yet.
+	bare bool
 
 	mu sync.Mutex
 	// failing is since when the service has not answered; zero: it does.
@@ -152,7 +154,7 @@ func (c *connector) logOnTo(ctx context.Context, connect string) (*session, erro
 // ready counts a session in, and later out.
 func (c *connector) ready(dc driverConn, env environment) *session {
 	c.mu.Lock()
-	news := env != c.seen
+	news := env != c.seen && !c.bare
 	c.seen = env
 	c.mu.Unlock()
 	if news {
@@ -180,7 +182,7 @@ func (c *connector) prepare(ctx context.Context, dc driverConn) (env environment
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setupTimeout)
 	defer cancel()
 	ctx = tagged(ctx, "connect", c.o.clientInfo())
-	if err := execute(ctx, dc, sessionSettings); err != nil {
+	if err := execute(ctx, dc, sessionSettings); err != nil || c.bare {
 		return env, err
 	}
 	var version number

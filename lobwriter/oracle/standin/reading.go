@@ -2,7 +2,9 @@ package standin
 
 import (
 	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 
@@ -135,11 +137,25 @@ func (s *Schema) units(key string) (lobwriter.Document, []uint16, error) {
 	return d, s.last.units, nil
 }
 
-// query answers the queries of an administrator: there is nothing to be said.
+// versionQuery finds the set of tables whose version is asked for.
+var versionQuery = regexp.MustCompile(`(?i)^SELECT NVL\(MAX\(version\), 0\) FROM (\w*?)schema$`)
+
+// query answers the queries of an administrator: about what was compiled, of which
+// nothing is known, and about the version of the tables.
 func (s *Server) query(c *Call) error {
-	if !strings.Contains(strings.ToUpper(c.sql), "USER_ERRORS") {
+	switch m := versionQuery.FindStringSubmatch(c.sql); {
+	case m != nil && s.Schema(strings.ToLower(m[1])) != nil:
+		c.columns, c.rows = []string{"VERSION"}, [][]string{{strconv.Itoa(schemaVersion)}}
+	case m == nil && strings.Contains(strings.ToUpper(c.sql), "USER_ERRORS"):
+		c.columns, c.rows = []string{"NAME", "TYPE", "LINE", "POSITION", "TEXT"}, s.compiled()
+	default:
 		return failure(942, "table or view does not exist")
 	}
-	c.columns = []string{"NAME", "TYPE", "LINE", "POSITION", "TEXT"}
 	return nil
+}
+
+func (s *Server) compiled() [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.compileErrors
 }

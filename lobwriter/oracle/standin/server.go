@@ -70,7 +70,9 @@ type Server struct {
 	schemas  map[string]*Schema
 	thawed   chan struct{} // closed: it answers
 	account  account
-	place    Place
+	// compileErrors are the rows of USER_ERRORS: name, type, line, position, text.
+	compileErrors [][]string
+	place         Place
 }
 
 // account is who may log on.
@@ -170,6 +172,14 @@ func (s *Server) SetAccount(user, password string, refuse int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.account = account{user, password, refuse}
+}
+
+// SetCompileErrors says what USER_ERRORS has: name, type, line, position and text
+// of each error.
+func (s *Server) SetCompileErrors(rows ...[]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compileErrors = rows
 }
 
 // SetPlace says where sessions are, from the next one on.
