@@ -105,8 +105,8 @@ CREATE TABLE lobsink_members (
   CONSTRAINT lobsink_members_pk PRIMARY KEY (id)
 ) PCTFREE 50 INITRANS 4]');
 
-  -- One row for each document and generation. Slot 0 is what readers see; another
-  -- slot is the number of a generation that is being built, or was replaced.
+  -- One row for each document. Slot 0 is what readers see; another slot is the number
+  -- of a generation that is being built.
   -- state: 1 open, 2 complete, 3 incomplete, 4 quarantined. life and last_seq are the
   -- last message that is stored; units is the length in UTF-16 code units, as LOBs
   -- count; crc is the CRC-32C of the text in UTF-8.
@@ -142,6 +142,19 @@ LOB (body) STORE AS SECUREFILE lobsink_documents_body (
   RETENTION AUTO
   NOCOMPRESS
   KEEP_DUPLICATES
+)]');
+
+  -- What operators decided about single fragments: fragment (life, seq) is left out
+  -- of the document, or body has taken its place, in this and in every later
+  -- generation.
+  make(q'[
+CREATE TABLE lobsink_repairs (
+  doc_key  VARCHAR2(255 BYTE)  NOT NULL,
+  life     NUMBER(19)          NOT NULL,
+  seq_no   NUMBER(19)          NOT NULL,
+  omit     NUMBER(1)           NOT NULL,
+  body     BLOB,
+  CONSTRAINT lobsink_repairs_pk PRIMARY KEY (doc_key, life, seq_no)
 )]');
 END;
 /

@@ -12,10 +12,10 @@
 -- no cursor, no temporary LOB ever reaches the client.
 --
 -- Every call is one transaction, which the client has the driver commit together
--- with the call. It begins with ROLLBACK: what an earlier failed call has left
+-- with the call; but for those of a build. It begins with ROLLBACK: what an earlier failed call has left
 -- open on the session must not be committed by this one. It ends with ROLLBACK
--- and RAISE on an error, so that nobody waits for its locks. The calls that only
--- read do neither.
+-- and RAISE on an error, so that nobody waits for its locks. Calls that only read do
+-- neither.
 --
 -- Numbers are whole numbers. Times are Unix nanoseconds of the database's clock,
 -- lengths of time nanoseconds. Sequences are those of the stream. No number that
@@ -39,7 +39,6 @@
 --   -20815  the client found the text not to be UTF-8, or U+0000 in it
 --   -20816  (attached table) there is no row with this key
 --   -20817  (attached table) the key cannot be one of that table
---   -20818  (attached table) the call is not there: generations
 
 SET DEFINE OFF
 SET SQLBLANKLINES ON
@@ -84,9 +83,13 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_stored_created    OUT NUMBER,
     p_stored_partitions OUT NUMBER);
 
-  -- Store.Attend: writes the member row, removes those of dead members, returns
-  -- the live ones in order of ID. p_texts: ID, name, version of each. p_more 1:
-  -- not all had room, ask members for those after the last ID.
+  -- Store.Attend: writes the member row, or removes it with p_lease 0; removes those
+  -- of members that are live no longer; returns the roster. Members are in order of
+  -- ID, p_left is for how long each is live. p_texts: ID, name, version of each.
+  -- p_more 1: not all had room, ask roster for those after the last ID. The leases
+  -- are those of the partitions that somebody has claimed and not freed, in order of
+  -- the partition; p_lease_left is the time to the end, 0 and below: since it.
+  -- p_lease_texts: the member's ID of each.
   PROCEDURE attend(
     p_id                IN  VARCHAR2,
     p_name              IN  VARCHAR2,
@@ -95,19 +98,29 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_id_bytes          OUT t_num,
     p_name_bytes        OUT t_num,
     p_version_bytes     OUT t_num,
+    p_left              OUT t_num,
     p_texts             OUT VARCHAR2,
-    p_more              OUT NUMBER);
+    p_more              OUT NUMBER,
+    p_lease_partition   OUT t_num,
+    p_lease_id_bytes    OUT t_num,
+    p_lease_left        OUT t_num,
+    p_lease_texts       OUT VARCHAR2);
 
-  -- The rest of attend: live members after an ID. Only reads.
-  PROCEDURE members(
+  -- Reader.Roster, from the member after an ID on; NULL: from the first. Only reads.
+  PROCEDURE roster(
     p_after             IN  VARCHAR2,
     p_id_bytes          OUT t_num,
     p_name_bytes        OUT t_num,
     p_version_bytes     OUT t_num,
+    p_left              OUT t_num,
     p_texts             OUT VARCHAR2,
-    p_more              OUT NUMBER);
+    p_more              OUT NUMBER,
+    p_lease_partition   OUT t_num,
+    p_lease_id_bytes    OUT t_num,
+    p_lease_left        OUT t_num,
+    p_lease_texts       OUT VARCHAR2);
 
-  -- Store.Leave.
+  -- Store.Leave: removes the member row and frees the leases of the member.
   PROCEDURE leave(
     p_id                IN  VARCHAR2);
 
@@ -335,17 +348,33 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_reason            IN  VARCHAR2,
     p_outcome           OUT NUMBER);
 
-  -- Builds a generation beside the one that readers see: appends pieces to it, the
-  -- first call makes it. p_was_* and the row after are as in flush, for one
-  -- document; its mark is (p_life, p_seq). p_status: 4 appended; 2 stale, with what
-  -- is stored of the mark and the bytes.
-  PROCEDURE build(
+  -- Rebuilder.Build: begins a new generation of a document in a transaction that the
+  -- client keeps open, on this session, over build_append and swap_build. It commits
+  -- when swap_build has answered 1, and rolls back in every other end: nothing is left
+  -- behind, and nobody sees anything before. Another build of the same generation
+  -- waits here for the end of this one.
+  PROCEDURE begin_build(
     p_partition         IN  NUMBER,
     p_key               IN  VARCHAR2,
-    p_was_life          IN  NUMBER,
-    p_was_seq           IN  NUMBER,
-    p_was_bytes         IN  NUMBER,
-    p_was_crc           IN  NUMBER,
+    p_generation        IN  NUMBER);
+
+  -- Build.Append: appends pieces to the generation. After an error of a build's call
+  -- the transaction has to be rolled back.
+  PROCEDURE append_build(
+    p_partition         IN  NUMBER,
+    p_key               IN  VARCHAR2,
+    p_generation        IN  NUMBER,
+    p_data              IN  t_raw);
+
+  -- Build.Swap: puts the generation in the place of the stored one, under the lock of
+  -- the fence row, if lobwriter.MaySwap says so. p_generation to p_reason are the new
+  -- row. The p_repair_* tables have an element for each repair: p_repair_omit 1 leaves
+  -- the fragment out, p_repair_pieces of p_repair_data are its text otherwise.
+  -- p_outcome: 1 swapped, to be committed; 2 not, nothing was changed and the build may
+  -- go on. p_row_* is the stored row as it was before; all 0: there was none.
+  PROCEDURE swap_build(
+    p_partition         IN  NUMBER,
+    p_key               IN  VARCHAR2,
     p_generation        IN  NUMBER,
     p_state             IN  NUMBER,
     p_life              IN  NUMBER,
@@ -359,29 +388,49 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_chunks            IN  NUMBER,
     p_crc               IN  NUMBER,
     p_reason            IN  VARCHAR2,
-    p_data              IN  t_raw,
-    p_status            OUT NUMBER,
+    p_repair_life       IN  t_num,
+    p_repair_seq        IN  t_num,
+    p_repair_omit       IN  t_num,
+    p_repair_pieces     IN  t_num,
+    p_repair_data       IN  t_raw,
+    p_outcome           OUT NUMBER,
+    p_row_generation    OUT NUMBER,
+    p_row_state         OUT NUMBER,
     p_row_life          OUT NUMBER,
     p_row_seq           OUT NUMBER,
-    p_row_bytes         OUT NUMBER);
+    p_row_first_seq     OUT NUMBER,
+    p_row_fragments     OUT NUMBER,
+    p_row_holes         OUT NUMBER,
+    p_row_late          OUT NUMBER,
+    p_row_bytes         OUT NUMBER,
+    p_row_units         OUT NUMBER,
+    p_row_chunks        OUT NUMBER,
+    p_row_crc           OUT NUMBER,
+    p_row_reason        OUT VARCHAR2);
 
-  -- Has readers see the generation that was built, under the lock of the fence
-  -- row, if its mark is that of the one they see. No text is copied. p_outcome:
-  -- 1 swapped; 2 the marks differ, p_row_* is that of the one they see: build the
-  -- rest; 3 there is no such document or generation.
-  PROCEDURE swap(
+  -- RepairReader.Repairs: the repairs of a document after a mark, in the order of
+  -- their marks; p_after_life 0: from the first. At most 1,000: p_more 1 says that
+  -- there are more. p_bytes: the length of the text. Only reads.
+  PROCEDURE repairs(
     p_key               IN  VARCHAR2,
-    p_generation        IN  NUMBER,
-    p_outcome           OUT NUMBER,
-    p_row_life          OUT NUMBER,
-    p_row_seq           OUT NUMBER);
+    p_after_life        IN  NUMBER,
+    p_after_seq         IN  NUMBER,
+    p_life              OUT t_num,
+    p_seq               OUT t_num,
+    p_omit              OUT t_num,
+    p_bytes             OUT t_num,
+    p_more              OUT NUMBER);
 
-  -- Deletes a generation that readers do not see. p_outcome: 1 deleted; 3 there
-  -- is none.
-  PROCEDURE discard(
+  -- The text of a repair from byte p_from on (the first is 1): up to 64 pieces, cut
+  -- anywhere. p_next is the byte to go on with: above the length when all was read.
+  -- No table: there is no such repair, or no text in it. Only reads.
+  PROCEDURE read_repair(
     p_key               IN  VARCHAR2,
-    p_generation        IN  NUMBER,
-    p_outcome           OUT NUMBER);
+    p_life              IN  NUMBER,
+    p_seq               IN  NUMBER,
+    p_from              IN  NUMBER,
+    p_data              OUT t_raw,
+    p_next              OUT NUMBER);
 
 END lobsink_v1;
 /

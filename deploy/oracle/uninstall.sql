@@ -27,6 +27,7 @@ BEGIN
              WHERE owner = SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') AND REGEXP_LIKE(table_name, '^LOBSINK_BODIES_[0-9]+$')) LOOP
     remove('DROP TABLE "' || t.owner || '"."' || t.table_name || '"');
   END LOOP;
+  remove('DROP TABLE lobsink_repairs');
   remove('DROP TABLE lobsink_documents');
   remove('DROP TABLE lobsink_members');
   remove('DROP TABLE lobsink_leases');
