@@ -80,6 +80,17 @@ func ParseHeader(h nats.Header) (Meta, *batcher.Reason) {
 	return m, &batcher.Reason{Code: CodeBadHeader, Text: text}
 }
 
+// judge fills in what the headers of a fragment say, and makes it a hole if
+// they, or its data, break a rule.
+func judge(f *batcher.Fragment, h nats.Header, limit int) {
+	head, reason := ParseHeader(h)
+	f.Final, f.Index, f.Total = head.Final, head.Index, head.Total
+	if reason == nil {
+		reason = CheckText(f.Data, limit)
+	}
+	f.Hole = reason
+}
+
 // single returns the value of a header that may stand once; "" when it is not
 // there.
 func single(h nats.Header, name string) (string, error) {

@@ -241,11 +241,6 @@ func (s *source) received(m *nats.Msg) Received {
 		f.Hole = &batcher.Reason{Code: CodeBadKey, Text: err.Error()}
 		return r
 	}
-	head, reason := ParseHeader(m.Header)
-	f.Final, f.Index, f.Total = head.Final, head.Index, head.Total
-	if reason == nil {
-		reason = CheckText(f.Data, s.maxFragment)
-	}
-	f.Hole = reason
+	judge(f, m.Header, s.maxFragment)
 	return r
 }

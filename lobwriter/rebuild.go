@@ -66,3 +66,7 @@ func MaySwap(f Fence, stored, row Row) bool {
 	}
 	return stored.Mark == row.Mark
 }
+
+// ReasonGap is what the reason of a document begins with that may miss fragments
+// which the stream discarded before they were read.
+const ReasonGap = "gap: "

@@ -218,7 +218,12 @@ func (s *sinceValue) Set(text string) error {
 	return nil
 }
 
-func (s *sinceValue) String() string { return "" }
+func (s *sinceValue) String() string {
+	if s.at == nil || s.at.IsZero() {
+		return ""
+	}
+	return s.at.UTC().Format(time.RFC3339Nano)
+}
 
 // Type implements pflag.Value.
 func (s *sinceValue) Type() string { return "time" }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/lobsink/lobsink/lobwriter"
@@ -129,8 +127,7 @@ type verification struct {
 	list            jsonList
 	table           table.Writer
 	checked, failed int
-	bytes           int64
-	told            time.Time
+	progress        *progress
 }
 
 // verified is one checked document in JSON.
@@ -144,7 +141,7 @@ type verified struct {
 }
 
 func (v *verification) run(ctx context.Context, keys []string, prefix string) error {
-	v.list.w, v.told = v.stdout, time.Now()
+	v.list.w, v.progress = v.stdout, newProgress(v.stderr, "verified", 0)
 	v.table = newTable("KEY", "BYTES", "CRC32C", "BYTES IN ROW", "CRC32C IN ROW")
 	for _, key := range keys {
 		if err := v.check(ctx, key); err != nil {
@@ -171,7 +168,7 @@ func (v *verification) checkAll(ctx context.Context, prefix string) error {
 		if errors.Is(err, lobwriter.ErrNotFound) {
 			return nil // gone since it was listed
 		}
-		v.progress()
+		v.progress.document()
 		return err
 	})
 	return err
@@ -183,7 +180,7 @@ func (v *verification) check(ctx context.Context, key string) error {
 		return err
 	}
 	v.checked++
-	v.bytes += t.bytes
+	v.progress.bytes += t.bytes
 	ok := t.fault() == nil
 	if !ok {
 		v.failed++
@@ -196,17 +193,6 @@ func (v *verification) check(ctx context.Context, key string) error {
 		Key: key, OK: ok, Bytes: t.bytes, CRC32C: checksumText(t.crc),
 		StoredBytes: t.row.Bytes, StoredCRC32C: checksumText(t.row.CRC),
 	})
-}
-
-// progressEvery is how often a long verification tells how far it is.
-const progressEvery = 10 * time.Second
-
-func (v *verification) progress() {
-	if time.Since(v.told) < progressEvery {
-		return
-	}
-	v.told = time.Now()
-	fmt.Fprintf(v.stderr, "verified %s documents, %s so far\n", humanize.Comma(int64(v.checked)), humanize.IBytes(uint64(v.bytes)))
 }
 
 func (v *verification) print() error {

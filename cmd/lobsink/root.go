@@ -110,6 +110,7 @@ func (a *app) commands() []*cobra.Command {
 		a.publishCommand(),
 		a.documentCommand(),
 		a.deadLetterCommand(),
+		a.replayCommand(),
 		a.benchCommand(),
 		a.versionCommand(),
 	}

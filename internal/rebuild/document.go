@@ -1,0 +1,399 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lobsink/lobsink/consumer"
+	"github.com/lobsink/lobsink/lobwriter"
+)
+
+// Rebuilder rebuilds documents. It is for one goroutine.
+type Rebuilder struct {
+	// Pace is called after so many bytes of text have been written; it may wait.
+	// nil: nobody is asked.
+	Pace func(ctx context.Context, bytes int) error
+
+	operator lobwriter.Operator
+	stream   *consumer.Fragments
+	letters  *letters
+	binding  lobwriter.Binding
+}
+
+// New returns a rebuilder of the documents of a database. The stream must be the
+// one that the database is bound to, in the life that it is bound to.
+func New(ctx context.Context, op lobwriter.Operator, stream *consumer.Fragments, dead *consumer.DeadLetters) (*Rebuilder, error) {
+	b, err := Bound(ctx, op, stream)
+	if err != nil {
+		return nil, err
+	}
+	return &Rebuilder{operator: op, stream: stream, letters: &letters{dead: dead, life: b.Life}, binding: b}, nil
+}
+
+// Bound returns what a database is bound to, or a Fatal error if that is not the
+// stream.
+func Bound(ctx context.Context, r lobwriter.Reader, stream *consumer.Fragments) (lobwriter.Binding, error) {
+	fatal := func(hint, format string, args ...any) error {
+		return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "compare stream and database", Hint: hint, Err: fmt.Errorf(format, args...)}
+	}
+	b, err := r.Binding(ctx)
+	if errors.Is(err, lobwriter.ErrNotFound) {
+		return b, fatal("let lobsink run store something first, or name another database", "nothing was ever stored in this database")
+	}
+	if err != nil {
+		return b, err
+	}
+	created, layout := stream.Facts().Created, stream.Layout()
+	switch {
+	case b.Created != created:
+		return b, fatal("see: lobsink checkpoint show", "the stream was created at %s, the one that the documents came from at %s", stamp(created), stamp(b.Created))
+	case b.Partitions != layout.Partitions:
+		return b, fatal("see: lobsink checkpoint partitions", "the stream has %d partitions, the database %d", layout.Partitions, b.Partitions)
+	}
+	return b, nil
+}
+
+func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
+// Options say how a document is rebuilt.
+type Options struct {
+	// Repairs are decisions about fragments, beside those that are stored. A new
+	// one about the same fragment takes the place of the stored one.
+	Repairs []lobwriter.Repair
+	// Whole refuses to rebuild a document of which fragments would be refused
+	// again that nobody decided about.
+	Whole bool
+	// DryRun changes nothing.
+	DryRun bool
+}
+
+// Result is what became of a document.
+type Result struct {
+	// Before and After are its rows; absent where there was none, and After what
+	// it would be with DryRun.
+	Before, After lobwriter.Row
+	// Refused are the fragments that are in the dead letters and not in the text.
+	Refused []Refusal
+	// Removed counts dead letters that are gone, since the document has them now.
+	Removed int
+}
+
+// RefusedError means that a document stays as it is.
+type RefusedError struct {
+	Key, Reason string
+	// Again are the fragments that would be refused again, if that is why.
+	Again []Refusal
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("document %q is left as it is: %s", e.Key, e.Reason)
+}
+
+func refuse(key, format string, args ...any) error {
+	return &RefusedError{Key: key, Reason: fmt.Sprintf(format, args...)}
+}
+
+// errMoved means that the document was changed by somebody else meanwhile.
+var errMoved = errors.New("the document was changed by another command")
+
+// A document is tried again when the connection broke, or another command was
+// faster.
+const (
+	tries    = 5
+	tryPause = 500 * time.Millisecond
+)
+
+// Document rebuilds one document from the stream. A *RefusedError says that it was
+// left as it is; any other error ends the work.
+func (r *Rebuilder) Document(ctx context.Context, key string, o Options) (Result, error) {
+	for try := 1; ; try++ {
+		res, err := r.once(ctx, key, o)
+		again := errors.Is(err, consumer.ErrInterrupted) || errors.Is(err, errMoved) ||
+			err != nil && isStoreError(err) && lobwriter.KindOf(err) == lobwriter.Transient
+		if !again || try == tries || ctx.Err() != nil {
+			return res, err
+		}
+		select {
+		case <-time.After(tryPause):
+		case <-ctx.Done():
+			return res, err
+		}
+	}
+}
+
+func isStoreError(err error) bool {
+	var e *lobwriter.Error
+	return errors.As(err, &e)
+}
+
+// once is one try.
+func (r *Rebuilder) once(ctx context.Context, key string, o Options) (Result, error) {
+	w, err := r.begin(ctx, key, o)
+	if err != nil {
+		return Result{}, err
+	}
+	defer w.close()
+	if err := w.read(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := w.complete(); err != nil && w.anywhere() {
+		// Perhaps the stream had another number of partitions once.
+		w.close()
+		if w, err = r.begin(ctx, key, o); err != nil {
+			return Result{}, err
+		}
+		defer w.close()
+		w.all = true
+		if err := w.read(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := w.complete(); err != nil {
+		return Result{}, err
+	}
+	return w.finish(ctx)
+}
+
+// work is one document on its way.
+type work struct {
+	*Rebuilder
+	key       string
+	partition int
+	o         Options
+	before    lobwriter.Row
+	repairs   []lobwriter.Repair
+	from      uint64 // where to begin in the stream
+	through   uint64 // the last sequence that belongs to it
+	all       bool   // looked for in all partitions
+	draft     *draft
+	build     lobwriter.Build // nil before there is text, and with DryRun
+	index     uint64          // Lobsink-Index of the first fragment
+}
+
+func (r *Rebuilder) begin(ctx context.Context, key string, o Options) (*work, error) {
+	token, err := consumer.Token(key)
+	if err != nil {
+		return nil, refuse(key, "%v", err)
+	}
+	w := &work{Rebuilder: r, key: key, partition: consumer.PartitionOf(token, r.binding.Partitions), o: o}
+	stored, err := r.operator.Document(ctx, key)
+	if err != nil && !errors.Is(err, lobwriter.ErrNotFound) {
+		return nil, err
+	}
+	w.before = stored.Row
+	if w.before.Absent() {
+		f, err := r.operator.Fence(ctx, w.partition)
+		if err != nil {
+			return nil, err
+		}
+		w.from, w.through = 1, f.Checkpoint.Seq
+	} else {
+		if w.before.Mark.Life != r.binding.Life {
+			return nil, refuse(key, "it ends in life %d of the stream, which is in life %d now", w.before.Mark.Life, r.binding.Life)
+		}
+		w.from, w.through = w.before.First, w.before.Mark.Seq
+	}
+	if w.repairs, err = r.operator.Repairs(ctx, key); err != nil {
+		return nil, err
+	}
+	w.repairs = merge(w.repairs, o.Repairs)
+	w.draft = newDraft(r.binding.Life, r.operator.Limits(), w.repairs)
+	return w, nil
+}
+
+// merge lets later decisions take the place of earlier ones.
+func merge(stored, added []lobwriter.Repair) []lobwriter.Repair {
+	var out []lobwriter.Repair
+	for _, s := range stored {
+		replaced := false
+		for _, a := range added {
+			replaced = replaced || a.Mark == s.Mark
+		}
+		if !replaced {
+			out = append(out, s)
+		}
+	}
+	return append(out, added...)
+}
+
+// read reads the document on, up to through.
+func (w *work) read(ctx context.Context) error {
+	c, err := w.stream.Document(ctx, consumer.Selection{Key: w.key, From: w.from, Anywhere: w.all})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for {
+		f, ok, err := c.Next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !ok || f.Seq > w.through:
+			return nil
+		}
+		if w.draft.row.Absent() {
+			w.index = f.Index
+		}
+		w.draft.add(f)
+		w.from = f.Seq + 1
+		if err := w.fill(ctx, w.draft.cut(false)); err != nil {
+			return err
+		}
+	}
+}
+
+// fill appends chunks to the build.
+func (w *work) fill(ctx context.Context, chunks [][]byte) error {
+	if w.o.DryRun || len(chunks) == 0 {
+		return nil
+	}
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	err := w.build.Append(ctx, chunks)
+	if lobwriter.KindOf(err) == lobwriter.Invalid {
+		return refuse(w.key, "the database refuses its text: %v", err)
+	}
+	if err != nil || w.Pace == nil {
+		return err
+	}
+	bytes := 0
+	for _, c := range chunks {
+		bytes += len(c)
+	}
+	return w.Pace(ctx, bytes)
+}
+
+func (w *work) open(ctx context.Context) (err error) {
+	if w.build == nil {
+		w.build, err = w.operator.Build(ctx, w.partition, w.key, w.before.Generation+1)
+	}
+	return err
+}
+
+func (w *work) close() {
+	if w.build != nil {
+		w.build.Close()
+		w.build = nil
+	}
+}
+
+// anywhere reports whether the fragments may be stored under another partition.
+func (w *work) anywhere() bool { return !w.all && w.binding.Partitions > 1 }
+
+// complete returns an error unless the stream had all of the document. What it
+// has not is not left out: the document stays as it is.
+func (w *work) complete() error {
+	d, first := w.draft.row, w.stream.Facts().First
+	switch {
+	case d.Absent() && w.before.Absent():
+		return refuse(w.key, "there is no such document, and the stream has no fragment of it up to the checkpoint %d", w.through)
+	case d.Absent():
+		return refuse(w.key, "the stream has none of its fragments any more; it begins at sequence %d", first)
+	case w.before.Absent() && first > 1 && w.index != 1:
+		return refuse(w.key, "it is not stored, and may have begun before sequence %d, where the stream begins now", first)
+	case w.before.Absent():
+		return nil
+	case d.First > w.before.First:
+		return refuse(w.key, "the stream no longer has its beginning: it began at sequence %d, the first that is there is %d", w.before.First, d.First)
+	case d.Mark.Seq < w.through:
+		return refuse(w.key, "the stream no longer has its end: it ends at sequence %d, the last that is there is %d", w.through, d.Mark.Seq)
+	case d.Fragments < w.before.Fragments:
+		return refuse(w.key, "the stream has only %d of its %d fragments", d.Fragments, w.before.Fragments)
+	}
+	return nil
+}
+
+// finish swaps the generation in, after reading on as far as the owner has come
+// meanwhile.
+func (w *work) finish(ctx context.Context) (Result, error) {
+	for {
+		if again := undecided(w.draft.refused); w.o.Whole && len(again) > 0 {
+			return Result{}, &RefusedError{Key: w.key, Again: again,
+				Reason: fmt.Sprintf("%d of its fragments would be refused again", len(again))}
+		}
+		if err := w.fill(ctx, w.draft.cut(true)); err != nil {
+			return Result{}, err
+		}
+		row := keepGap(w.draft.row, w.before)
+		row.Generation = w.before.Generation + 1
+		res := Result{Before: w.before, After: row, Refused: w.draft.refused}
+		if w.o.DryRun {
+			return res, nil
+		}
+		if err := w.publish(ctx, row.Generation); err != nil {
+			return Result{}, err
+		}
+		if err := w.open(ctx); err != nil {
+			return Result{}, err
+		}
+		stored, swapped, err := w.build.Swap(ctx, row, w.repairs)
+		switch {
+		case err != nil:
+			return Result{}, err
+		case swapped && w.lettered():
+			res.Removed, err = w.letters.resolve(ctx, w.key, row.Mark.Seq, w.draft)
+			return res, err
+		case swapped:
+			return res, nil
+		case stored.Generation != w.before.Generation || stored.Absent() || stored.Mark.Before(row.Mark) || stored.Mark.Life != row.Mark.Life:
+			return Result{}, errMoved
+		}
+		w.before, w.through = stored, stored.Mark.Seq
+		if err := w.read(ctx); err != nil {
+			return Result{}, err
+		}
+		if err := w.complete(); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// keepGap keeps the note that fragments were lost before anybody read them: the
+// stream, which lost them, cannot tell.
+func keepGap(row, before lobwriter.Row) lobwriter.Row {
+	if strings.HasPrefix(before.Reason, lobwriter.ReasonGap) && row.Fragments <= before.Fragments {
+		row.Reason = before.Reason
+		if row.State == lobwriter.Complete {
+			row.State = lobwriter.Incomplete
+		}
+	}
+	return row
+}
+
+// lettered reports whether there may be dead letters of the document as it was.
+func (w *work) lettered() bool {
+	return w.before.Absent() || w.before.Holes > 0 || w.before.Late > 0
+}
+
+func undecided(refused []Refusal) (out []Refusal) {
+	for _, r := range refused {
+		if !r.Decided {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// publish makes sure that whatever the new generation leaves out is in the dead
+// letters, before anybody can see that.
+func (w *work) publish(ctx context.Context, generation int64) error {
+	for _, r := range w.draft.refused {
+		there, err := w.letters.has(ctx, w.key, r.Fragment.Seq)
+		if err != nil {
+			return err
+		}
+		if there || r.Decided {
+			continue
+		}
+		f := r.Fragment
+		f.Hole = &r.Reason
+		if err := w.letters.publish(ctx, w.stream.Letter(ctx, w.binding, generation, f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

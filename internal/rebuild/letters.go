@@ -1,0 +1,81 @@
+package rebuild
+
+import (
+	"context"
+
+	"github.com/lobsink/lobsink/consumer"
+)
+
+// letters are the dead letters of the stream's present life, by key. They are
+// read once, when they are needed first: a dead letter cannot be found by its
+// key.
+type letters struct {
+	dead  *consumer.DeadLetters
+	life  int64
+	byKey map[string][]consumer.Record
+}
+
+func (l *letters) of(ctx context.Context, key string) ([]consumer.Record, error) {
+	if l.byKey == nil {
+		byKey := map[string][]consumer.Record{}
+		err := l.dead.List(ctx, consumer.Filter{}, func(r consumer.Record) error {
+			if r.Key != nil && r.Life == l.life {
+				r.Headers, r.Text, r.Reason = nil, "", ""
+				byKey[*r.Key] = append(byKey[*r.Key], r)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		l.byKey = byKey
+	}
+	return l.byKey[key], nil
+}
+
+// has reports whether there is a dead letter of a fragment, of any generation.
+func (l *letters) has(ctx context.Context, key string, seq uint64) (bool, error) {
+	all, err := l.of(ctx, key)
+	for _, r := range all {
+		if r.Sequence == seq {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+func (l *letters) publish(ctx context.Context, letter consumer.Letter) error {
+	return l.dead.Publish(ctx, letter)
+}
+
+// resolve removes the letters of fragments that are in the document now. Those of
+// fragments that were left out or replaced stay: nothing else has what they hold.
+func (l *letters) resolve(ctx context.Context, key string, through uint64, d *draft) (removed int, err error) {
+	if d.row.Fragments == 0 {
+		return 0, nil
+	}
+	all, err := l.of(ctx, key)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	keep := map[uint64]bool{}
+	for _, r := range d.refused {
+		keep[r.Fragment.Seq] = true
+	}
+	for mark := range d.repairs {
+		keep[mark.Seq] = true
+	}
+	var left []consumer.Record
+	for _, r := range all {
+		if keep[r.Sequence] || r.Sequence > through {
+			left = append(left, r)
+			continue
+		}
+		if err := l.dead.Remove(ctx, r); err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	l.byKey[key] = left
+	return removed, nil
+}
