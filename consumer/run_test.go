@@ -29,6 +29,7 @@ type rig struct {
 	js      jetstream.JetStream
 	spec    StreamSpec
 	store   *lobtest.Memory
+	reader  lobwriter.Reader // of the database: store, unless a test has another one
 	stop    chan struct{}
 	ended   chan error
 	cfg     Config
@@ -71,6 +72,7 @@ func newRigOn(t *testing.T, partitions int, options embednats.Options) *rig {
 		spec:  StreamSpec{Name: "FRAGMENTS", Root: "fragments", Partitions: partitions},
 		store: lobtest.NewMemory(lobwriter.Limits{Documents: 1024, Bytes: 4 << 20, ChunkBytes: 32767}),
 	}
+	r.reader = r.store
 	t.Cleanup(func() {
 		nc.Close()
 		r.srv.Shutdown()
@@ -130,7 +132,7 @@ func (r *rig) publish(key string, data []byte, header nats.Header) uint64 {
 // text reads a document back.
 func (r *rig) text(key string) (string, lobwriter.Document, error) {
 	var b strings.Builder
-	d, err := r.store.Read(r.t.Context(), key, func(p []byte) error {
+	d, err := r.reader.Read(r.t.Context(), key, func(p []byte) error {
 		b.Write(p)
 		return nil
 	})

@@ -16,7 +16,7 @@ type Status struct {
 	dbErr    error
 	dbSeen   bool
 	owned    []bool
-	assigned []bool // the partitions that this member is to own; nil: not known yet
+	assigned []bool        // the partitions that this member is to own; nil: not known yet
 	reported map[int]error // why a partition stands still
 }
 
