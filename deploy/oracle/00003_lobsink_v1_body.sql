@@ -111,11 +111,13 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     SELECT body INTO p_body FROM lobsink_documents WHERE ROWID = p_rid;
   END find_body;
 
-  -- drop_body removes the text of a generation whose row is going to be deleted.
-  PROCEDURE drop_body(p_partition IN NUMBER, p_key IN VARCHAR2, p_generation IN NUMBER) IS
+  -- take_body is called when generation p_old, whose row is gone, was replaced by
+  -- p_generation, whose row is p_rid. p_old_units is what lobsink wrote of the old one.
+  PROCEDURE take_body(p_rid IN ROWID, p_partition IN NUMBER, p_key IN VARCHAR2, p_old IN NUMBER, p_old_units IN NUMBER,
+                      p_generation IN NUMBER) IS
   BEGIN
     NULL;
-  END drop_body;
+  END take_body;
 
   -- lobsink:body end
 
@@ -220,69 +222,92 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     RETURN p_row.life > p_life OR (p_row.life = p_life AND p_row.last_seq >= p_seq);
   END has_reached;
 
-  -- Writes the row after a group, and its pieces to the end of the LOB: one LOB
-  -- write for each. Only for a caller that holds the lock of the fence row.
-  PROCEDURE append(p_partition IN NUMBER, p_key IN VARCHAR2, p_slot IN NUMBER, p_stored IN t_row, p_after IN t_row,
+  -- Writes pieces to the end of a LOB that has p_units, one LOB write for each, and
+  -- counts what was written.
+  PROCEDURE append_pieces(p_body IN OUT NOCOPY CLOB, p_data IN t_raw, p_from IN PLS_INTEGER, p_to IN PLS_INTEGER,
+                          p_bytes IN OUT NUMBER, p_units IN OUT NUMBER) IS
+    l_text VARCHAR2(32767 BYTE);
+    l_n    PLS_INTEGER;
+  BEGIN
+    IF NVL(DBMS_LOB.GETLENGTH(p_body), -1) <> p_units THEN
+      RAISE_APPLICATION_ERROR(-20813, 'the LOB has ' || DBMS_LOB.GETLENGTH(p_body) || ' units, lobsink wrote ' || p_units);
+    END IF;
+    FOR k IN p_from .. p_to LOOP
+      -- No conversion: the database is AL32UTF8, and the client has looked at the
+      -- text. LENGTH2 counts as LOBs do; LENGTH would lose text after an emoji.
+      l_text := UTL_RAW.CAST_TO_VARCHAR2(p_data(k));
+      l_n := LENGTH2(l_text);
+      IF l_n IS NULL THEN
+        RAISE_APPLICATION_ERROR(-20810, 'a piece is empty');
+      END IF;
+      DBMS_LOB.WRITEAPPEND(p_body, l_n, l_text);
+      p_units := p_units + l_n;
+      p_bytes := p_bytes + UTL_RAW.LENGTH(p_data(k));
+    END LOOP;
+    IF NVL(DBMS_LOB.GETLENGTH(p_body), -1) <> p_units THEN
+      RAISE_APPLICATION_ERROR(-20814, 'the LOB grew to ' || DBMS_LOB.GETLENGTH(p_body) || ' units, not ' || p_units);
+    END IF;
+  END append_pieces;
+
+  PROCEDURE insert_row(p_partition IN NUMBER, p_key IN VARCHAR2, p_slot IN NUMBER, p_row IN t_row, p_rid OUT ROWID) IS
+    l_now NUMBER := now_ns;
+  BEGIN
+    INSERT INTO lobsink_documents (
+           doc_key, slot, partition_no, generation, state, life, last_seq, first_seq, fragments, holes, late,
+           bytes, units, chunks, crc, reason, created_at, updated_at)
+    VALUES (p_key, p_slot, p_partition, p_row.generation, p_row.state, p_row.life, p_row.last_seq, p_row.first_seq,
+            p_row.fragments, p_row.holes, p_row.late, p_row.bytes, p_row.units, p_row.chunks, p_row.crc,
+            p_row.reason, l_now, l_now)
+    RETURNING ROWID INTO p_rid;
+  END insert_row;
+
+  PROCEDURE update_row(p_rid IN ROWID, p_row IN t_row) IS
+    l_now NUMBER := now_ns;
+  BEGIN
+    UPDATE lobsink_documents
+       SET generation = p_row.generation, state = p_row.state, life = p_row.life, last_seq = p_row.last_seq,
+           first_seq = p_row.first_seq, fragments = p_row.fragments, holes = p_row.holes, late = p_row.late,
+           bytes = p_row.bytes, units = p_row.units, chunks = p_row.chunks, crc = p_row.crc, reason = p_row.reason,
+           updated_at = l_now
+     WHERE ROWID = p_rid;
+    IF SQL%ROWCOUNT <> 1 THEN
+      RAISE_APPLICATION_ERROR(-20810, 'the document row has gone');
+    END IF;
+  END update_row;
+
+  -- Whether what was written is what a row says.
+  PROCEDURE check_counts(p_row IN t_row, p_bytes IN NUMBER, p_units IN NUMBER) IS
+  BEGIN
+    IF p_bytes <> p_row.bytes OR p_units <> p_row.units THEN
+      RAISE_APPLICATION_ERROR(-20814, 'the pieces lead to ' || p_bytes || ' bytes and ' || p_units || ' units, not '
+        || p_row.bytes || ' and ' || p_row.units);
+    END IF;
+  END check_counts;
+
+  -- Writes the row after a group, and its pieces to the end of the LOB. Only for a
+  -- caller that holds the lock of the fence row: nobody else inserts then, and a
+  -- duplicate is a document of another partition, which fails the call.
+  PROCEDURE append(p_partition IN NUMBER, p_key IN VARCHAR2, p_stored IN t_row, p_after IN t_row,
                    p_data IN t_raw, p_from IN PLS_INTEGER, p_to IN PLS_INTEGER) IS
-    l_now   NUMBER := now_ns;
     l_rid   ROWID := p_stored.rid;
     l_bytes NUMBER := p_stored.bytes;
     l_units NUMBER := p_stored.units;
     l_body  CLOB;
-    l_text  VARCHAR2(32767 BYTE);
-    l_n     PLS_INTEGER;
   BEGIN
     IF l_rid IS NULL THEN
-      -- Nobody else inserts meanwhile: the fence row is locked. A duplicate is a
-      -- document of another partition, and fails the call.
-      INSERT INTO lobsink_documents (
-             doc_key, slot, partition_no, generation, state, life, last_seq, first_seq, fragments, holes, late,
-             bytes, units, chunks, crc, reason, created_at, updated_at)
-      VALUES (p_key, p_slot, p_partition, p_after.generation, p_after.state, p_after.life, p_after.last_seq, p_after.first_seq,
-              p_after.fragments, p_after.holes, p_after.late, p_after.bytes, p_after.units, p_after.chunks, p_after.crc,
-              p_after.reason, l_now, l_now)
-      RETURNING ROWID INTO l_rid;
+      insert_row(p_partition, p_key, 0, p_after, l_rid);
     ELSE
-      UPDATE lobsink_documents
-         SET generation = p_after.generation, state = p_after.state, life = p_after.life, last_seq = p_after.last_seq,
-             first_seq = p_after.first_seq, fragments = p_after.fragments, holes = p_after.holes, late = p_after.late,
-             bytes = p_after.bytes, units = p_after.units, chunks = p_after.chunks, crc = p_after.crc, reason = p_after.reason,
-             updated_at = l_now
-       WHERE ROWID = l_rid;
-      IF SQL%ROWCOUNT <> 1 THEN
-        RAISE_APPLICATION_ERROR(-20810, 'the document row has gone');
-      END IF;
+      update_row(l_rid, p_after);
     END IF;
-
     -- A document that is complete and empty has a LOB as well.
     IF p_from <= p_to OR (p_after.state = 2 AND p_after.bytes = 0) THEN
-      open_body(l_rid, p_partition, p_key, p_slot, p_after.generation, l_body);
-      IF NVL(DBMS_LOB.GETLENGTH(l_body), -1) <> l_units THEN
-        RAISE_APPLICATION_ERROR(-20813, 'the LOB has ' || DBMS_LOB.GETLENGTH(l_body) || ' units, lobsink wrote ' || l_units);
-      END IF;
-      FOR k IN p_from .. p_to LOOP
-        -- No conversion: the database is AL32UTF8, and the client has looked at the
-        -- text. LENGTH2 counts as LOBs do; LENGTH would lose text after an emoji.
-        l_text := UTL_RAW.CAST_TO_VARCHAR2(p_data(k));
-        l_n := LENGTH2(l_text);
-        IF l_n IS NULL THEN
-          RAISE_APPLICATION_ERROR(-20810, 'a piece is empty');
-        END IF;
-        DBMS_LOB.WRITEAPPEND(l_body, l_n, l_text);
-        l_units := l_units + l_n;
-        l_bytes := l_bytes + UTL_RAW.LENGTH(p_data(k));
-      END LOOP;
-      IF NVL(DBMS_LOB.GETLENGTH(l_body), -1) <> l_units THEN
-        RAISE_APPLICATION_ERROR(-20814, 'the LOB grew to ' || DBMS_LOB.GETLENGTH(l_body) || ' units, not ' || l_units);
-      END IF;
+      open_body(l_rid, p_partition, p_key, 0, p_after.generation, l_body);
+      append_pieces(l_body, p_data, p_from, p_to, l_bytes, l_units);
       IF p_from <= p_to THEN
         close_body(p_partition, p_key);
       END IF;
     END IF;
-    IF l_bytes <> p_after.bytes OR l_units <> p_after.units THEN
-      RAISE_APPLICATION_ERROR(-20814, 'the pieces lead to ' || l_bytes || ' bytes and ' || l_units || ' units, not '
-        || p_after.bytes || ' and ' || p_after.units);
-    END IF;
+    check_counts(p_after, l_bytes, l_units);
   END append;
 
   PROCEDURE environment(
@@ -345,20 +370,25 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     read_binding(p_database_id, p_life, p_stored_stream, p_stored_created, p_stored_partitions);
   END binding;
 
-  PROCEDURE members(
+  PROCEDURE roster(
     p_after             IN  VARCHAR2,
     p_id_bytes          OUT t_num,
     p_name_bytes        OUT t_num,
     p_version_bytes     OUT t_num,
+    p_left              OUT t_num,
     p_texts             OUT VARCHAR2,
-    p_more              OUT NUMBER) IS
+    p_more              OUT NUMBER,
+    p_lease_partition   OUT t_num,
+    p_lease_id_bytes    OUT t_num,
+    p_lease_left        OUT t_num,
+    p_lease_texts       OUT VARCHAR2) IS
     l_now NUMBER := now_ns;
     i     PLS_INTEGER := 0;
   BEGIN
     p_more := 0;
-    FOR m IN (SELECT id, name, version FROM lobsink_members WHERE seen_until > l_now ORDER BY id) LOOP
+    FOR m IN (SELECT id, name, version, seen_until FROM lobsink_members WHERE seen_until > l_now ORDER BY id) LOOP
       CONTINUE WHEN m.id <= p_after;
-      IF NVL(LENGTHB(p_texts), 0) + NVL(LENGTHB(m.id || m.name || m.version), 0) > 32767 THEN
+      IF NVL(LENGTHB(p_texts), 0) + LENGTHB(m.id || m.name || m.version) > 32767 THEN
         p_more := 1;
         EXIT;
       END IF;
@@ -366,8 +396,19 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
       p_id_bytes(i) := pack(p_texts, m.id);
       p_name_bytes(i) := pack(p_texts, m.name);
       p_version_bytes(i) := pack(p_texts, m.version);
+      p_left(i) := m.seen_until - l_now;
     END LOOP;
-  END members;
+    i := 0;
+    FOR l IN (SELECT partition_no, member_id, lease_until FROM lobsink_leases WHERE member_id IS NOT NULL ORDER BY partition_no) LOOP
+      i := i + 1;
+      p_lease_partition(i) := l.partition_no;
+      p_lease_left(i) := l.lease_until - l_now;
+      p_lease_id_bytes(i) := pack(p_lease_texts, l.member_id);
+      IF p_lease_id_bytes(i) < 0 THEN
+        RAISE_APPLICATION_ERROR(-20810, 'there is no room for the leases of so many partitions');
+      END IF;
+    END LOOP;
+  END roster;
 
   PROCEDURE attend(
     p_id                IN  VARCHAR2,
@@ -377,20 +418,30 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     p_id_bytes          OUT t_num,
     p_name_bytes        OUT t_num,
     p_version_bytes     OUT t_num,
+    p_left              OUT t_num,
     p_texts             OUT VARCHAR2,
-    p_more              OUT NUMBER) IS
+    p_more              OUT NUMBER,
+    p_lease_partition   OUT t_num,
+    p_lease_id_bytes    OUT t_num,
+    p_lease_left        OUT t_num,
+    p_lease_texts       OUT VARCHAR2) IS
     l_now NUMBER := now_ns;
   BEGIN
     ROLLBACK;
-    UPDATE lobsink_members SET name = p_name, version = p_version, seen_until = l_now + p_lease WHERE id = p_id;
-    IF SQL%ROWCOUNT = 0 THEN
-      INSERT INTO lobsink_members (id, name, version, seen_until) VALUES (p_id, p_name, p_version, l_now + p_lease);
+    IF p_lease > 0 THEN
+      UPDATE lobsink_members SET name = p_name, version = p_version, seen_until = l_now + p_lease WHERE id = p_id;
+      IF SQL%ROWCOUNT = 0 THEN
+        INSERT INTO lobsink_members (id, name, version, seen_until) VALUES (p_id, p_name, p_version, l_now + p_lease);
+      END IF;
+    ELSE
+      DELETE FROM lobsink_members WHERE id = p_id;
     END IF;
     -- Members that tidy up at once do not wait for each other.
     FOR dead IN (SELECT id FROM lobsink_members WHERE seen_until <= l_now FOR UPDATE SKIP LOCKED) LOOP
       DELETE FROM lobsink_members WHERE id = dead.id;
     END LOOP;
-    members(NULL, p_id_bytes, p_name_bytes, p_version_bytes, p_texts, p_more);
+    roster(NULL, p_id_bytes, p_name_bytes, p_version_bytes, p_left, p_texts, p_more,
+           p_lease_partition, p_lease_id_bytes, p_lease_left, p_lease_texts);
   EXCEPTION
     WHEN OTHERS THEN
       ROLLBACK;
@@ -402,6 +453,7 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
   BEGIN
     ROLLBACK;
     DELETE FROM lobsink_members WHERE id = p_id;
+    UPDATE lobsink_leases SET member_id = NULL, claim_id = NULL, lease_until = 0 WHERE member_id = p_id;
   EXCEPTION
     WHEN OTHERS THEN
       ROLLBACK;
@@ -703,7 +755,7 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
       l_after.chunks := p_chunks(i);
       l_after.crc := p_crc(i);
       l_after.reason := p_reason(i);
-      append(p_partition, p_key(i), 0, l_row, l_after, p_data, l_next, l_next + l_pieces - 1);
+      append(p_partition, p_key(i), l_row, l_after, p_data, l_next, l_next + l_pieces - 1);
       p_lob_writes := p_lob_writes + l_pieces;
     END append_group;
   BEGIN
@@ -931,11 +983,14 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     BEGIN
       SELECT ROWID, partition_no, LEAST(units, p_to) INTO l_rid, l_partition, l_units
         FROM lobsink_documents
-       WHERE doc_key = p_key AND slot IN (0, p_generation) AND generation = p_generation;
+       WHERE doc_key = p_key AND slot = 0 AND generation = p_generation;
     EXCEPTION
       WHEN NO_DATA_FOUND THEN
         RETURN;
     END;
+    IF p_from > l_units THEN
+      RETURN;
+    END IF;
     find_body(l_rid, l_partition, p_key, p_generation, l_body);
     IF l_body IS NULL THEN
       RETURN;
@@ -979,13 +1034,77 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
       RAISE;
   END quarantine;
 
-  PROCEDURE build(
+  PROCEDURE begin_build(
     p_partition         IN  NUMBER,
     p_key               IN  VARCHAR2,
-    p_was_life          IN  NUMBER,
-    p_was_seq           IN  NUMBER,
-    p_was_bytes         IN  NUMBER,
-    p_was_crc           IN  NUMBER,
+    p_generation        IN  NUMBER) IS
+    l_row t_row := no_row;
+    l_rid ROWID;
+  BEGIN
+    ROLLBACK;
+    IF NVL(p_generation, 0) < 1 THEN
+      RAISE_APPLICATION_ERROR(-20810, 'a generation is 1 or more');
+    END IF;
+    l_row.generation := p_generation;
+    l_row.state := 1;
+    insert_row(p_partition, p_key, p_generation, l_row, l_rid);
+  EXCEPTION
+    WHEN OTHERS THEN
+      ROLLBACK;
+      RAISE;
+  END begin_build;
+
+  -- The row of a build.
+  FUNCTION built_row(p_partition IN NUMBER, p_key IN VARCHAR2, p_generation IN NUMBER) RETURN t_row IS
+    l_row t_row := read_row(p_partition, p_key, p_generation);
+  BEGIN
+    IF l_row.rid IS NULL THEN
+      RAISE_APPLICATION_ERROR(-20810, 'this session is not building that generation');
+    END IF;
+    RETURN l_row;
+  END built_row;
+
+  PROCEDURE append_build(
+    p_partition         IN  NUMBER,
+    p_key               IN  VARCHAR2,
+    p_generation        IN  NUMBER,
+    p_data              IN  t_raw) IS
+    l_row  t_row := built_row(p_partition, p_key, p_generation);
+    l_body CLOB;
+  BEGIN
+    IF p_data.COUNT = 0 THEN
+      RETURN;
+    END IF;
+    open_body(l_row.rid, p_partition, p_key, p_generation, p_generation, l_body);
+    append_pieces(l_body, p_data, 1, p_data.COUNT, l_row.bytes, l_row.units);
+    update_row(l_row.rid, l_row);
+  END append_build;
+
+  PROCEDURE write_repairs(p_key IN VARCHAR2, p_life IN t_num, p_seq IN t_num, p_omit IN t_num, p_pieces IN t_num, p_data IN t_raw) IS
+    l_body BLOB;
+    l_next PLS_INTEGER := 1;
+  BEGIN
+    DELETE FROM lobsink_repairs WHERE doc_key = p_key;
+    FOR i IN 1 .. p_life.COUNT LOOP
+      IF p_omit(i) = 1 THEN
+        INSERT INTO lobsink_repairs (doc_key, life, seq_no, omit) VALUES (p_key, p_life(i), p_seq(i), 1);
+      ELSE
+        INSERT INTO lobsink_repairs (doc_key, life, seq_no, omit, body) VALUES (p_key, p_life(i), p_seq(i), 0, EMPTY_BLOB())
+        RETURNING body INTO l_body;
+        FOR k IN l_next .. l_next + p_pieces(i) - 1 LOOP
+          DBMS_LOB.WRITEAPPEND(l_body, UTL_RAW.LENGTH(p_data(k)), p_data(k));
+        END LOOP;
+        l_next := l_next + p_pieces(i);
+      END IF;
+    END LOOP;
+    IF l_next <> p_data.COUNT + 1 THEN
+      RAISE_APPLICATION_ERROR(-20810, 'the repairs have ' || (l_next - 1) || ' pieces, the call has ' || p_data.COUNT);
+    END IF;
+  END write_repairs;
+
+  PROCEDURE swap_build(
+    p_partition         IN  NUMBER,
+    p_key               IN  VARCHAR2,
     p_generation        IN  NUMBER,
     p_state             IN  NUMBER,
     p_life              IN  NUMBER,
@@ -999,116 +1118,162 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     p_chunks            IN  NUMBER,
     p_crc               IN  NUMBER,
     p_reason            IN  VARCHAR2,
-    p_data              IN  t_raw,
-    p_status            OUT NUMBER,
+    p_repair_life       IN  t_num,
+    p_repair_seq        IN  t_num,
+    p_repair_omit       IN  t_num,
+    p_repair_pieces     IN  t_num,
+    p_repair_data       IN  t_raw,
+    p_outcome           OUT NUMBER,
+    p_row_generation    OUT NUMBER,
+    p_row_state         OUT NUMBER,
     p_row_life          OUT NUMBER,
     p_row_seq           OUT NUMBER,
-    p_row_bytes         OUT NUMBER) IS
-    l_fence t_fence;
-    l_row   t_row;
-    l_after t_row;
+    p_row_first_seq     OUT NUMBER,
+    p_row_fragments     OUT NUMBER,
+    p_row_holes         OUT NUMBER,
+    p_row_late          OUT NUMBER,
+    p_row_bytes         OUT NUMBER,
+    p_row_units         OUT NUMBER,
+    p_row_chunks        OUT NUMBER,
+    p_row_crc           OUT NUMBER,
+    p_row_reason        OUT VARCHAR2) IS
+    l_built   t_row := built_row(p_partition, p_key, p_generation);
+    l_stored  t_row;
+    l_new     t_row;
+    l_fence   t_fence;
+    l_created NUMBER;
+
+    -- lobwriter.MaySwap.
+    FUNCTION may_swap RETURN BOOLEAN IS
+    BEGIN
+      IF l_stored.generation + 1 <> p_generation THEN
+        RETURN FALSE;
+      ELSIF l_stored.rid IS NULL THEN
+        RETURN p_life = l_fence.life AND p_seq <= l_fence.checkpoint;
+      END IF;
+      RETURN l_stored.life = p_life AND l_stored.last_seq = p_seq;
+    END may_swap;
+
+    PROCEDURE answer(p_answer IN NUMBER) IS
+    BEGIN
+      p_outcome := p_answer;
+      p_row_generation := l_stored.generation;
+      p_row_state := l_stored.state;
+      p_row_life := l_stored.life;
+      p_row_seq := l_stored.last_seq;
+      p_row_first_seq := l_stored.first_seq;
+      p_row_fragments := l_stored.fragments;
+      p_row_holes := l_stored.holes;
+      p_row_late := l_stored.late;
+      p_row_bytes := l_stored.bytes;
+      p_row_units := l_stored.units;
+      p_row_chunks := l_stored.chunks;
+      p_row_crc := l_stored.crc;
+      p_row_reason := l_stored.reason;
+    END answer;
   BEGIN
-    ROLLBACK;
+    -- First without the lock: whoever waits for it would wait for the end of the
+    -- build, also after a rollback to a savepoint.
+    l_fence := read_fence(p_partition);
+    l_stored := read_row(p_partition, p_key, 0);
+    IF may_swap THEN
+      NULL;
+    ELSE
+      answer(2);
+      RETURN;
+    END IF;
+
+    SAVEPOINT lobsink_swap;
     l_fence := lock_fence(p_partition);
-    l_row := read_row(p_partition, p_key, p_generation);
-    IF p_generation > 0 AND l_row.life = p_was_life AND l_row.last_seq = p_was_seq AND l_row.bytes = p_was_bytes
-       AND l_row.crc = p_was_crc THEN
-      l_after.generation := p_generation;
-      l_after.state := p_state;
-      l_after.life := p_life;
-      l_after.last_seq := p_seq;
-      l_after.first_seq := p_first_seq;
-      l_after.fragments := p_fragments;
-      l_after.holes := p_holes;
-      l_after.late := p_late;
-      l_after.bytes := p_bytes;
-      l_after.units := p_units;
-      l_after.chunks := p_chunks;
-      l_after.crc := p_crc;
-      l_after.reason := p_reason;
-      append(p_partition, p_key, p_generation, l_row, l_after, p_data, 1, p_data.COUNT);
-      l_row := l_after;
-      p_status := 4;
+    l_stored := read_row(p_partition, p_key, 0);
+    IF may_swap THEN
+      NULL;
     ELSE
-      ROLLBACK;
-      p_status := 2;
+      ROLLBACK TO SAVEPOINT lobsink_swap;
+      answer(2);
+      RETURN;
     END IF;
-    p_row_life := l_row.life;
-    p_row_seq := l_row.last_seq;
-    p_row_bytes := l_row.bytes;
-  EXCEPTION
-    WHEN OTHERS THEN
-      ROLLBACK;
-      RAISE;
-  END build;
+    answer(1);
 
-  PROCEDURE swap(
-    p_key               IN  VARCHAR2,
-    p_generation        IN  NUMBER,
-    p_outcome           OUT NUMBER,
-    p_row_life          OUT NUMBER,
-    p_row_seq           OUT NUMBER) IS
-    l_partition NUMBER;
-    l_created   NUMBER;
-    l_fence     t_fence;
-    l_seen      t_row;
-    l_built     t_row;
-  BEGIN
-    ROLLBACK;
-    p_outcome := 3;
-    p_row_life := 0;
-    p_row_seq := 0;
-    SELECT partition_no, created_at INTO l_partition, l_created FROM lobsink_documents WHERE doc_key = p_key AND slot = 0;
-    l_fence := lock_fence(l_partition);
-    l_seen := read_row(l_partition, p_key, 0);
-    l_built := read_row(l_partition, p_key, p_generation);
-    p_row_life := l_seen.life;
-    p_row_seq := l_seen.last_seq;
-    IF l_seen.rid IS NULL OR l_built.rid IS NULL OR p_generation < 1 THEN
-      ROLLBACK;
-    ELSIF l_seen.life = l_built.life AND l_seen.last_seq = l_built.last_seq THEN
-      UPDATE lobsink_documents SET slot = generation WHERE ROWID = l_seen.rid;
-      UPDATE lobsink_documents SET slot = 0, created_at = l_created WHERE ROWID = l_built.rid;
-      p_outcome := 1;
-    ELSE
-      ROLLBACK;
-      p_outcome := 2;
+    l_created := now_ns;
+    IF l_stored.rid IS NOT NULL THEN
+      DELETE FROM lobsink_documents WHERE ROWID = l_stored.rid RETURNING created_at INTO l_created;
     END IF;
+    UPDATE lobsink_documents SET slot = 0, created_at = l_created WHERE ROWID = l_built.rid;
+    take_body(l_built.rid, p_partition, p_key, l_stored.generation, l_stored.units, p_generation);
+    l_new.generation := p_generation;
+    l_new.state := p_state;
+    l_new.life := p_life;
+    l_new.last_seq := p_seq;
+    l_new.first_seq := p_first_seq;
+    l_new.fragments := p_fragments;
+    l_new.holes := p_holes;
+    l_new.late := p_late;
+    l_new.bytes := p_bytes;
+    l_new.units := p_units;
+    l_new.chunks := p_chunks;
+    l_new.crc := p_crc;
+    l_new.reason := p_reason;
+    check_counts(l_new, l_built.bytes, l_built.units);
+    update_row(l_built.rid, l_new);
+    write_repairs(p_key, p_repair_life, p_repair_seq, p_repair_omit, p_repair_pieces, p_repair_data);
+  END swap_build;
+
+  PROCEDURE repairs(
+    p_key               IN  VARCHAR2,
+    p_after_life        IN  NUMBER,
+    p_after_seq         IN  NUMBER,
+    p_life              OUT t_num,
+    p_seq               OUT t_num,
+    p_omit              OUT t_num,
+    p_bytes             OUT t_num,
+    p_more              OUT NUMBER) IS
+    i PLS_INTEGER := 0;
+  BEGIN
+    p_more := 0;
+    FOR r IN (SELECT life, seq_no, omit, NVL(DBMS_LOB.GETLENGTH(body), 0) AS bytes
+                FROM lobsink_repairs
+               WHERE doc_key = p_key AND (life > p_after_life OR (life = p_after_life AND seq_no > p_after_seq))
+               ORDER BY life, seq_no) LOOP
+      IF i = 1000 THEN
+        p_more := 1;
+        EXIT;
+      END IF;
+      i := i + 1;
+      p_life(i) := r.life;
+      p_seq(i) := r.seq_no;
+      p_omit(i) := r.omit;
+      p_bytes(i) := r.bytes;
+    END LOOP;
+  END repairs;
+
+  PROCEDURE read_repair(
+    p_key               IN  VARCHAR2,
+    p_life              IN  NUMBER,
+    p_seq               IN  NUMBER,
+    p_from              IN  NUMBER,
+    p_data              OUT t_raw,
+    p_next              OUT NUMBER) IS
+    l_body   BLOB;
+    l_bytes  NUMBER;
+    l_amount INTEGER;
+    l_piece  RAW(32767);
+    i        PLS_INTEGER := 0;
+  BEGIN
+    p_next := p_from;
+    SELECT body INTO l_body FROM lobsink_repairs WHERE doc_key = p_key AND life = p_life AND seq_no = p_seq;
+    l_bytes := NVL(DBMS_LOB.GETLENGTH(l_body), 0);
+    WHILE i < 64 AND p_next <= l_bytes LOOP
+      l_amount := LEAST(32767, l_bytes - p_next + 1);
+      DBMS_LOB.READ(l_body, l_amount, p_next, l_piece);
+      i := i + 1;
+      p_data(i) := l_piece;
+      p_next := p_next + l_amount;
+    END LOOP;
   EXCEPTION
     WHEN NO_DATA_FOUND THEN
-      ROLLBACK;
-    WHEN OTHERS THEN
-      ROLLBACK;
-      RAISE;
-  END swap;
-
-  PROCEDURE discard(
-    p_key               IN  VARCHAR2,
-    p_generation        IN  NUMBER,
-    p_outcome           OUT NUMBER) IS
-    l_partition NUMBER;
-    l_fence     t_fence;
-  BEGIN
-    ROLLBACK;
-    p_outcome := 3;
-    SELECT partition_no INTO l_partition
-      FROM lobsink_documents
-     WHERE doc_key = p_key AND slot = p_generation AND slot > 0;
-    l_fence := lock_fence(l_partition);
-    -- A swap may have come first.
-    SELECT partition_no INTO l_partition
-      FROM lobsink_documents
-     WHERE doc_key = p_key AND slot = p_generation AND slot > 0;
-    drop_body(l_partition, p_key, p_generation);
-    DELETE FROM lobsink_documents WHERE doc_key = p_key AND slot = p_generation AND slot > 0;
-    p_outcome := 1;
-  EXCEPTION
-    WHEN NO_DATA_FOUND THEN
-      ROLLBACK;
-    WHEN OTHERS THEN
-      ROLLBACK;
-      RAISE;
-  END discard;
+      RETURN;
+  END read_repair;
 
 END lobsink_v1;
 /
