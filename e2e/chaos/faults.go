@@ -63,8 +63,8 @@ func (f *faults) make(ctx context.Context, one fault) error {
 	switch one.kind {
 	case postgresStop:
 		return f.stopPostgres(ctx, one)
-	case leaderKill:
-		return f.killLeader(ctx, one)
+	case leaderKill, leaderFreeze:
+		return f.disturbLeader(ctx, one)
 	case join:
 		return f.with(ctx, one, empty, func(m *member) error { return f.members.start(m) })
 	case leave:
@@ -77,13 +77,7 @@ func (f *faults) make(ctx context.Context, one fault) error {
 	case kill:
 		return f.killMember(ctx, one)
 	case freeze:
-		return f.with(ctx, one, running, func(m *member) error {
-			if err := m.proc.freeze(); err != nil {
-				return err
-			}
-			sleep(ctx, one.last)
-			return m.proc.thaw()
-		})
+		return f.with(ctx, one, running, func(m *member) error { return frozen(ctx, m.proc, one.last) })
 	}
 	return f.with(ctx, one, running, func(m *member) error {
 		targets := m.nats
@@ -152,9 +146,9 @@ func (f *faults) stopPostgres(ctx context.Context, one fault) error {
 	return f.db.start()
 }
 
-// killLeader lets the cluster become whole before the next one: it bears the
+// disturbLeader lets the cluster become whole before the next one: it bears the
 // loss of one server.
-func (f *faults) killLeader(ctx context.Context, one fault) error {
+func (f *faults) disturbLeader(ctx context.Context, one fault) error {
 	f.natsBusy.Lock()
 	defer f.natsBusy.Unlock()
 	s, err := f.cluster.leader(ctx)
@@ -162,12 +156,26 @@ func (f *faults) killLeader(ctx context.Context, one fault) error {
 		return err
 	}
 	f.log.Info(string(one.kind), "server", s.name, "for", one.last.Round(time.Millisecond))
-	s.proc.kill()
-	sleep(ctx, one.last)
-	if err := f.cluster.start(s); err != nil {
+	if one.kind == leaderFreeze {
+		err = frozen(ctx, s.proc, one.last)
+	} else {
+		s.proc.kill()
+		sleep(ctx, one.last)
+		err = f.cluster.start(s)
+	}
+	if err != nil {
 		return err
 	}
 	return f.cluster.whole(ctx)
+}
+
+// frozen stops a process where it stands for a while.
+func frozen(ctx context.Context, p *process, last time.Duration) error {
+	if err := p.freeze(); err != nil {
+		return err
+	}
+	sleep(ctx, last)
+	return p.thaw()
 }
 
 // sleep waits, and reports whether it has waited for that long.

@@ -9,20 +9,21 @@ import (
 type kind string
 
 const (
-	kill           kind = "kill"             // kill -9 of an owner; it starts again later
-	freeze         kind = "freeze"           // SIGSTOP for longer than a lease, then SIGCONT
-	cutNATS        kind = "cut_nats"         // connections break, and new ones are refused
-	cutPostgres    kind = "cut_postgres"     //
-	breakNATS      kind = "break_nats"       // connections break within an answer
-	breakPostgres  kind = "break_postgres"   //
-	silentNATS     kind = "silent_nats"      // nothing passes, and nobody is told
-	silentPostgres kind = "silent_postgres"  //
-	slowNATS       kind = "slow_nats"        // everything is late
-	slowPostgres   kind = "slow_postgres"    //
-	postgresStop   kind = "postgres_stop"    // immediate stop of the server, and a start
-	leaderKill     kind = "nats_leader_kill" // kill -9 of the server that leads the stream, and a start
-	join           kind = "join"             // another lobsink
-	leave          kind = "leave"            // SIGTERM: a lobsink less
+	kill           kind = "kill"               // kill -9 of an owner; it starts again later
+	freeze         kind = "freeze"             // SIGSTOP for longer than a lease, then SIGCONT
+	cutNATS        kind = "cut_nats"           // connections break, and new ones are refused
+	cutPostgres    kind = "cut_postgres"       //
+	breakNATS      kind = "break_nats"         // connections break within an answer
+	breakPostgres  kind = "break_postgres"     //
+	silentNATS     kind = "silent_nats"        // nothing passes, and nobody is told
+	silentPostgres kind = "silent_postgres"    //
+	slowNATS       kind = "slow_nats"          // everything is late
+	slowPostgres   kind = "slow_postgres"      //
+	postgresStop   kind = "postgres_stop"      // immediate stop of the server, and a start
+	leaderKill     kind = "nats_leader_kill"   // kill -9 of the server that leads the stream, and a start
+	leaderFreeze   kind = "nats_leader_freeze" // SIGSTOP and SIGCONT of that server: it still takes itself for the leader
+	join           kind = "join"               // another lobsink
+	leave          kind = "leave"              // SIGTERM: a lobsink less
 )
 
 // deck is how often each kind comes in a round. Kills are what takeovers are
@@ -44,6 +45,7 @@ var deck = []struct {
 	{slowPostgres, 1, time.Second, 3 * lease},
 	{postgresStop, 1, 200 * time.Millisecond, 3 * time.Second},
 	{leaderKill, 1, 500 * time.Millisecond, 4 * time.Second},
+	{leaderFreeze, 1, time.Second, 6 * time.Second},
 	{join, 1, 0, 0},
 	{leave, 1, 0, 0},
 }
@@ -64,6 +66,12 @@ type fault struct {
 	pick int           // which of the possible targets
 	size int64         // for breaks: bytes until then; for slow connections: milliseconds
 }
+
+// Of so many faults, one begins within togetherWithin of the one before it.
+const (
+	togetherShare  = 3
+	togetherWithin = time.Second
+)
 
 // plan deals out faults over a time: all of a round before the next one, in
 // random order, at random moments. The same seed gives the same plan.
@@ -89,6 +97,9 @@ func plan(seed uint64, faults int, over time.Duration) []fault {
 			kind: card.kind,
 			last: card.min + time.Duration(rng.Int64N(int64(card.max-card.min)+1)),
 			pick: rng.IntN(1000),
+		}
+		if i > 0 && rng.IntN(togetherShare) == 0 {
+			f.at = out[i-1].at + time.Duration(rng.Int64N(int64(togetherWithin)))
 		}
 		switch f.kind {
 		case breakNATS, breakPostgres:

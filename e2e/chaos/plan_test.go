@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 			if members < leastMembers || members > mostMembers {
 				t.Fatalf("seed %d: %d members after fault %d", seed, members, i)
 			}
-			if f.at < 0 || f.at > over || i > 0 && f.at < faults[i-1].at {
+			if f.at < 0 || f.at > over+time.Duration(round)*togetherWithin {
 				t.Errorf("seed %d: fault %d at %s", seed, i, f.at)
 			}
 		}
