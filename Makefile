@@ -10,9 +10,11 @@ FAULTS ?= 50
 # is there already.
 APT_postgresql := $(wildcard /usr/lib/postgresql/*/bin/initdb)
 APT_gcc        := $(shell command -v gcc)
+APT_systemd    := $(shell command -v systemd-analyze)
+APT_prometheus := $(shell command -v promtool)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test
+.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,4 +60,15 @@ lint: ## vet, staticcheck and the arrows between packages
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	$(GO) test -count=1 ./internal/arrows
 
-ci: test ## what continuous integration runs
+tools-deploy:
+	@missing="$(if $(APT_systemd),,systemd) $(if $(APT_prometheus),,prometheus) $(if $(APT_gcc),,gcc libc6-dev)"; \
+	if [ -n "$${missing// /}" ]; then \
+	  if [ "$$(id -u)" != 0 ]; then echo "test-deploy needs: $$missing (run as root, or: sudo apt-get install $$missing)" >&2; exit 1; fi; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+test-deploy: tools-deploy ## hold what is under deploy against the formats that it is written in
+	cd deploy/test && $(GO) vet ./... && CGO_ENABLED=0 $(GO) test -count=1 -timeout 15m ./...
+	$(GO) test -count=1 -run '^TestDeploy' ./cmd/lobsink
+
+ci: test test-deploy ## what continuous integration runs
