@@ -39,6 +39,14 @@ type Config struct {
 	FlushTimeout time.Duration
 	DrainTimeout time.Duration
 
+	// OracleOwner is the schema of tables and package; "": the user's own.
+	OracleOwner string
+	// OracleServices and OracleTakeover are lists of connect strings, separated
+	// by blanks.
+	OracleServices string
+	OracleTakeover string
+	OracleWriters  int
+
 	// HTTP is the address of metrics and health; "": none.
 	HTTP    string
 	DataDir string
@@ -46,6 +54,9 @@ type Config struct {
 	// tables is what the names of the tables begin with; "": lobsink_. It is
 	// no setting: only the demo has tables of its own.
 	tables string
+
+	// oracle is what an Oracle database needs beside settings; nil: there is none.
+	oracle *oracleProcess
 
 	LogLevel  slog.Level
 	LogFormat telemetry.Format
@@ -86,7 +97,11 @@ func (c *Config) complete() {
 	if c.Renew == 0 {
 		c.Renew = c.Lease * 3 / 10
 	}
-	if c.FlushTimeout == 0 {
+	switch {
+	case c.FlushTimeout > 0:
+	case c.isOracle():
+		c.FlushTimeout = c.Lease * 5 / 6
+	default:
 		c.FlushTimeout = c.Lease * 8 / 10
 	}
 	if c.HTTP == "off" {
@@ -100,6 +115,9 @@ func (c *Config) Embedded() bool { return c.NATS == "" }
 // sqlite reports whether the store is a SQLite file.
 func (c *Config) sqlite() bool { return strings.HasPrefix(c.Store, "sqlite:") }
 
+// isOracle reports whether the store is an Oracle database.
+func (c *Config) isOracle() bool { return strings.HasPrefix(c.Store, "oracle:") }
+
 // defaultStore reports whether nobody said another store.
 func (c *Config) defaultStore() bool {
 	return c.Store == "sqlite:"+filepath.Join(c.DataDir, "lobsink.db")
@@ -107,8 +125,11 @@ func (c *Config) defaultStore() bool {
 
 // driver is the name of the store in metrics.
 func (c *Config) driver() string {
-	if c.sqlite() {
+	switch {
+	case c.sqlite():
 		return "sqlite"
+	case c.isOracle():
+		return "oracle"
 	}
 	return "postgres"
 }
@@ -154,6 +175,7 @@ func (c *Config) Validate() error {
 			bytesText(c.Memory), plural(p, "partition"), bytesText(c.MaxFragmentBytes), bytesText(memoryNeeded(p, c.MaxFragmentBytes)))
 	}
 	faults = append(faults, c.leaseFaults()...)
+	faults = append(faults, c.oracleFaults()...)
 	if c.Embedded() && !isHostPort(c.NATSListen) {
 		fault("nats_listen is %q, which is no address for programs to connect to: write HOST:PORT, such as 127.0.0.1:4222", c.NATSListen)
 	}

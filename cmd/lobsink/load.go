@@ -106,6 +106,12 @@ func (a *app) loadWithOrigins() (_ *Config, origins map[string]string, _ error) 
 	if len(faults) > 0 {
 		return nil, nil, misconfigured("configuration: %w", errors.Join(faults...))
 	}
+	if c.isOracle() {
+		c.oracle = a.oracleProcess()
+		if origins["lease"] == "" {
+			c.Lease = oracleLease
+		}
+	}
 	c.complete()
 	if err := c.Validate(); err != nil {
 		return nil, nil, misconfigured("configuration: %w%s", err, originText(origins))
@@ -124,7 +130,7 @@ func (a *app) given(key string) bool {
 // name.
 func (a *app) warnOfVariables() {
 	const prefix = "LOBSINK_"
-	known := []string{"CONFIG"}
+	known := []string{"CONFIG", "ORACLE_PASSWORD", "ORACLE_PASSWORD_FILE"}
 	for i := range settings {
 		known = append(known, strings.TrimPrefix(settings[i].variable(), prefix))
 	}

@@ -130,6 +130,9 @@ func openService(ctx context.Context, cfg *Config, log *slog.Logger, reg prometh
 			return nil, err
 		}
 	}
+	if cfg.oracle != nil {
+		cfg.oracle.log, cfg.oracle.metrics = log, reg
+	}
 	for s.store, err = openStore(ctx, cfg); err != nil; s.store, err = openStore(ctx, cfg) {
 		if k := lobwriter.KindOf(err); k != lobwriter.Transient && k != lobwriter.Space {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/oracle"
 	"github.com/lobsink/lobsink/lobwriter/postgres"
 	"github.com/lobsink/lobsink/lobwriter/sqlite"
 )
@@ -37,7 +38,10 @@ func openStore(ctx context.Context, cfg *Config) (lobwriter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.path == "" {
+	switch {
+	case u.oracle != oracleLogon{}:
+		return opened(oracle.Open(ctx, cfg.oracleOptions(u)))
+	case u.path == "":
 		return opened(postgres.Open(ctx, cfg.postgres(u)))
 	}
 	o := cfg.sqliteFile(u)
@@ -58,6 +62,13 @@ func openReader(ctx context.Context, cfg *Config) (lobwriter.Reader, error) {
 	u, err := cfg.storeURL()
 	if err != nil {
 		return nil, err
+	}
+	if u.oracle != (oracleLogon{}) {
+		r, err := oracle.OpenReader(ctx, cfg.oracleOptions(u))
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	if u.path == "" {
 		r, err := postgres.OpenReader(ctx, cfg.postgres(u))
@@ -80,7 +91,10 @@ func setupStore(ctx context.Context, cfg *Config) (from, to int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if u.path == "" {
+	switch {
+	case u.oracle != oracleLogon{}:
+		return setupOracle(ctx, cfg.oracleOptions(u))
+	case u.path == "":
 		return postgres.Setup(ctx, cfg.postgres(u))
 	}
 	from, to, err = sqlite.Setup(ctx, cfg.sqliteFile(u))
@@ -93,7 +107,10 @@ func removeStore(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	if u.path == "" {
+	switch {
+	case u.oracle != oracleLogon{}:
+		return removeOracle(ctx, cfg.oracleOptions(u))
+	case u.path == "":
 		return postgres.Remove(ctx, cfg.postgres(u))
 	}
 	return sqlite.Remove(ctx, cfg.sqliteFile(u))

@@ -8,13 +8,18 @@ import (
 
 // storeURL is a --store, taken apart.
 type storeURL struct {
-	// path is the file of a SQLite database; "": PostgreSQL.
+	// path is the file of a SQLite database; "": another one.
 	path string
 	// postgres is the URL of a PostgreSQL database.
 	postgres string
+	// oracle is an Oracle database; zero: another one.
+	oracle oracleLogon
 }
 
-const storeForms = "write sqlite:PATH or postgres://USER@HOST:PORT/DATABASE"
+// oracleLogon is who logs on where. No user: somebody else says who we are.
+type oracleLogon struct{ user, connect string }
+
+const storeForms = "write sqlite:PATH, postgres://USER@HOST:PORT/DATABASE or oracle:USER@CONNECT"
 
 // parseStore takes a --store apart. Its errors never repeat it: it may have a
 // password.
@@ -41,9 +46,23 @@ func parseStore(text string) (storeURL, error) {
 		}
 		return storeURL{postgres: text}, nil
 	case "oracle":
-		return storeURL{}, errors.New("this build has no Oracle store yet; " + storeForms)
+		logon, err := parseOracle(rest)
+		return storeURL{oracle: logon}, err
 	}
 	return storeURL{}, errors.New("there is no such kind of database; " + storeForms)
+}
+
+// parseOracle takes what follows oracle: apart. What follows the first @ is the
+// client library's own, and stays as it is.
+func parseOracle(rest string) (oracleLogon, error) {
+	user, connect, found := strings.Cut(rest, "@")
+	switch {
+	case !found || connect == "":
+		return oracleLogon{}, errors.New("it is not said where the Oracle database is; write oracle:USER@CONNECT, where CONNECT is //HOST:PORT/SERVICE, a TNS alias or a descriptor")
+	case strings.ContainsAny(user, ":/"):
+		return oracleLogon{}, errors.New("before the @ of an Oracle database comes a user and nothing else; write oracle:USER@CONNECT, and the password into LOBSINK_ORACLE_PASSWORD or the file that LOBSINK_ORACLE_PASSWORD_FILE names")
+	}
+	return oracleLogon{user, connect}, nil
 }
 
 // storeText is a --store that parseStore takes.

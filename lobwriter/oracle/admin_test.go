@@ -1,8 +1,10 @@
 package oracle_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/oracle"
 	"github.com/lobsink/lobsink/lobwriter/oracle/standin"
 )
@@ -39,4 +41,43 @@ func TestAdmin(t *testing.T) {
 		t.Error("nonsense is taken")
 	}
 	open(t, options(db)) // what was installed can be used
+}
+
+// TestSetup: the scripts make what a store needs, and remove it, under any prefix.
+func TestSetup(t *testing.T) {
+	db, err := standin.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	o := options(db)
+	o.Prefix = "lobsink_demo_"
+	a, err := oracle.OpenAdmin(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, before := range []int64{0, 1} {
+		from, to, err := a.Setup(t.Context())
+		if from != before || to != 1 || err != nil {
+			t.Fatalf("from %d to %d, %v", from, to, err)
+		}
+		open(t, o)
+	}
+	if db.Schema("lobsink_") != nil {
+		t.Error("it has made the tables of another prefix")
+	}
+	if err := a.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := oracle.Open(t.Context(), o); lobwriter.KindOf(err) != lobwriter.Fatal {
+		t.Errorf("after the removal: %v", err)
+	}
+}
+
+func TestStatements(t *testing.T) {
+	got := oracle.Statements("-- a\nSET DEFINE OFF\nWHENEVER SQLERROR EXIT\n\nDECLARE\n  x NUMBER; -- b\n\nBEGIN\n  NULL;\nEND;\n/\n-- c\nCOMMIT\n/\n/\n-- the end\n")
+	if want := []string{"DECLARE\n  x NUMBER; -- b\n\nBEGIN\n  NULL;\nEND;", "COMMIT"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
 }

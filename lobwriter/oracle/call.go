@@ -14,10 +14,12 @@ const bindingBlock = `BEGIN lobsink_v1.binding(
   :p_database_id, :p_life, :p_stored_stream, :p_stored_created, :p_stored_partitions); END;`
 
 const attendBlock = `BEGIN lobsink_v1.attend(:p_id, :p_name, :p_version, :p_lease,
-  :p_id_bytes, :p_name_bytes, :p_version_bytes, :p_texts, :p_more); END;`
+  :p_id_bytes, :p_name_bytes, :p_version_bytes, :p_left, :p_texts, :p_more,
+  :p_lease_partition, :p_lease_id_bytes, :p_lease_left, :p_lease_texts); END;`
 
-const membersBlock = `BEGIN lobsink_v1.members(:p_after,
-  :p_id_bytes, :p_name_bytes, :p_version_bytes, :p_texts, :p_more); END;`
+const rosterBlock = `BEGIN lobsink_v1.roster(:p_after,
+  :p_id_bytes, :p_name_bytes, :p_version_bytes, :p_left, :p_texts, :p_more,
+  :p_lease_partition, :p_lease_id_bytes, :p_lease_left, :p_lease_texts); END;`
 
 const leaveBlock = `BEGIN lobsink_v1.leave(:p_id); END;`
 
@@ -51,7 +53,7 @@ const flushBlock = `BEGIN lobsink_v1.flush(:p_partition, :p_life, :p_epoch, :p_c
   :p_row_generation, :p_row_state, :p_row_life, :p_row_seq, :p_row_first_seq, :p_row_fragments, :p_row_holes, :p_row_late,
   :p_row_bytes, :p_row_units, :p_row_chunks, :p_row_crc, :p_row_reason_bytes, :p_error_bytes, :p_texts); END;`
 
-const rowsBlock = `BEGIN lobsink_v1.stored_rows(:p_key,
+const rowsBlock = `BEGIN lobsink_v1.stored_rows(:p_partition, :p_key,
   :p_row_generation, :p_row_state, :p_row_life, :p_row_seq, :p_row_first_seq, :p_row_fragments, :p_row_holes, :p_row_late,
   :p_row_bytes, :p_row_units, :p_row_chunks, :p_row_crc, :p_row_reason_bytes, :p_texts); END;`
 

@@ -71,76 +71,17 @@ func (s *Store) Bind(ctx context.Context, stream lobwriter.Stream) (b lobwriter.
 	return b, nil
 }
 
-// maxMembers is how many live members one call returns; the texts of more would
-// hardly have room.
-const maxMembers = 512
-
-// membersOut takes a page of live members.
-type membersOut struct {
-	id, name, version []number
-	texts             string
-	more              number
-}
-
-func newMembersOut() *membersOut {
-	return &membersOut{id: room(maxMembers), name: room(maxMembers), version: room(maxMembers)}
-}
-
-func (m *membersOut) binds() []any {
-	return []any{
-		out("p_id_bytes", &m.id), out("p_name_bytes", &m.name), out("p_version_bytes", &m.version),
-		out("p_texts", &m.texts), out("p_more", &m.more),
-	}
-}
-
-func (m *membersOut) members() (live []lobwriter.Member, more bool, err error) {
-	n := len(m.id)
-	if !whole(n, m.id, m.name, m.version) || !given(m.more) {
-		return nil, false, errNoReply
-	}
-	packed := texts{m.texts}
-	for i := range n {
-		var of lobwriter.Member
-		for _, f := range []struct {
-			to     *string
-			length number
-		}{{&of.ID, m.id[i]}, {&of.Name, m.name[i]}, {&of.Version, m.version[i]}} {
-			if *f.to, err = packed.next(f.length.Int64); err != nil {
-				return nil, false, err
-			}
-		}
-		live = append(live, of)
-	}
-	return live, m.more.Int64 == 1 && n > 0, packed.end()
-}
-
 // Attend implements lobwriter.Store.
 func (s *Store) Attend(ctx context.Context, m lobwriter.Member, lease time.Duration) (r lobwriter.Roster, err error) {
-	err = s.anywhere(ctx, "attend", func(p *pool) error {
-		o := newMembersOut()
-		if _, err := call(ctx, s.o, p.leases, "attend", attendBlock, maxMembers, append([]any{
+	err = s.anywhere(ctx, "attend", func(p *pool) (err error) {
+		o := newRosterOut()
+		if _, err := call(ctx, s.o, p.leases, "attend", attendBlock, maxLeases, append([]any{
 			in("p_id", m.ID), in("p_name", m.Name), in("p_version", m.Version), in("p_lease", int64(lease)),
 		}, o.binds()...)...); err != nil {
 			return err
 		}
-		r = lobwriter.Roster{}
-		for {
-			page, more, err := o.members()
-			if err != nil {
-				return err
-			}
-			for _, m := range page {
-				r.Members = append(r.Members, lobwriter.Presence{Member: m, Left: lease})
-			}
-			if !more {
-				return nil
-			}
-			o = newMembersOut()
-			if _, err := call(ctx, s.o, p.leases, "attend", membersBlock, maxMembers,
-				append([]any{in("p_after", page[len(page)-1].ID)}, o.binds()...)...); err != nil {
-				return err
-			}
-		}
+		r, err = o.roster(ctx, s.o, p.leases)
+		return err
 	})
 	if err != nil {
 		return lobwriter.Roster{}, err

@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	writes, written, seconds, waits *prometheus.CounterVec
 	open                            *prometheus.GaugeVec
+	registerer                      prometheus.Registerer
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -22,18 +23,32 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "lobsink", Subsystem: "oracle", Name: name, Help: help}, []string{label})
 	}
 	m := &metrics{
-		writes:  counters("lob_writes_total", "LOB writes, as the database counts them, by instance.", "db_instance"),
-		written: counters("written_bytes_total", "Text that was appended to documents, by instance.", "db_instance"),
-		seconds: counters("flush_seconds_total", "Time in which flushes waited for the database, by instance.", "db_instance"),
-		waits:   counters("writer_wait_seconds_total", "Time in which flushes waited for one of the sessions that may write LOBs, by service number.", "service"),
+		registerer: reg,
+		writes:     counters("lob_writes_total", "LOB writes, as the database counts them, by instance.", "db_instance"),
+		written:    counters("written_bytes_total", "Text that was appended to documents, by instance.", "db_instance"),
+		seconds:    counters("flush_seconds_total", "Time in which flushes waited for the database, by instance.", "db_instance"),
+		waits:      counters("writer_wait_seconds_total", "Time in which flushes waited for one of the sessions that may write LOBs, by service number.", "service"),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "lobsink", Subsystem: "oracle", Name: "sessions",
 			Help: "Open sessions, by instance."}, []string{"db_instance"}),
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.writes, m.written, m.seconds, m.waits, m.open} {
+	for _, c := range m.collectors() {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.writes, m.written, m.seconds, m.waits, m.open}
+}
+
+// unregister makes room for those of another store.
+func (m *metrics) unregister() {
+	if m != nil {
+		for _, c := range m.collectors() {
+			m.registerer.Unregister(c)
+		}
+	}
 }
 
 func (m *metrics) sessions(instance string, change float64) {

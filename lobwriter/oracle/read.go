@@ -60,10 +60,13 @@ func (r *Reader) Binding(ctx context.Context) (lobwriter.Binding, error) {
 }
 
 // Roster implements lobwriter.Reader.
-func (r *Reader) Roster(context.Context) (lobwriter.Roster, error) { return lobwriter.Roster{}, nil }
-
-// Repairs implements lobwriter.Reader.
-func (r *Reader) Repairs(context.Context, string) ([]lobwriter.Repair, error) { return nil, nil }
+func (r *Reader) Roster(ctx context.Context) (lobwriter.Roster, error) {
+	o := newRosterOut()
+	if _, err := call(ctx, r.s.o, r.db(), "read the roster", rosterBlock, maxLeases, append([]any{in("p_after", "")}, o.binds()...)...); err != nil {
+		return lobwriter.Roster{}, err
+	}
+	return o.roster(ctx, r.s.o, r.db())
+}
 
 // Rows implements lobwriter.Store.
 func (s *Store) Rows(ctx context.Context, partition int, keys []string) ([]lobwriter.Row, error) {
@@ -71,7 +74,7 @@ func (s *Store) Rows(ctx context.Context, partition int, keys []string) ([]lobwr
 	rows := make([]lobwriter.Row, 0, len(keys))
 	for len(rows) < len(keys) {
 		ask := keys[len(rows):min(len(keys), len(rows)+pageRows)]
-		found, err := storedRows(ctx, s.o, p.documents, ask)
+		found, err := storedRows(ctx, s.o, p.documents, partition, ask)
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +84,10 @@ func (s *Store) Rows(ctx context.Context, partition int, keys []string) ([]lobwr
 }
 
 // storedRows returns the rows of some keys, from the first on: as many as had room.
-func storedRows(ctx context.Context, o Options, db *sql.DB, keys []string) ([]lobwriter.Row, error) {
+func storedRows(ctx context.Context, o Options, db *sql.DB, partition int, keys []string) ([]lobwriter.Row, error) {
 	const op = "read rows"
 	found, text := newRowsOut(len(keys)), ""
-	binds := append([]any{in("p_key", keys)}, found.binds()...)
+	binds := append([]any{in("p_partition", int64(partition)), in("p_key", keys)}, found.binds()...)
 	if _, err := call(ctx, o, db, op, rowsBlock, len(keys), append(binds, out("p_row_reason_bytes", &found.reasonBytes), out("p_texts", &text))...); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ func (s *Store) Close() error {
 	for _, p := range s.services {
 		errs = append(errs, p.close())
 	}
+	s.metrics.unregister()
 	return errors.Join(errs...)
 }
 

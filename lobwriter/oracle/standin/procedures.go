@@ -18,6 +18,7 @@ var procedures = map[string]func(*context, *Call) error{
 	"bind":          bindStream,
 	"binding":       binding,
 	"attend":        attend,
+	"roster":        roster,
 	"leave":         leave,
 	"claim":         claim,
 	"renew":         renew,
@@ -205,15 +206,47 @@ func attend(x *context, c *Call) error {
 		return c.fault
 	}
 	r, err := x.schema.Memory.Attend(background, m, lease)
-	var id, name, version []int64
-	var packed packedText
+	c.setRoster(r, "")
+	return err
+}
+
+// roster is Reader.Roster.
+func roster(x *context, c *Call) error {
+	after := c.text("p_after")
+	if c.fault != nil {
+		return c.fault
+	}
+	r, err := x.schema.Memory.Roster(background)
+	c.setRoster(r, after)
+	return err
+}
+
+func (c *Call) setRoster(r lobwriter.Roster, after string) {
+	var id, name, version, left, partition, leaseID, leaseLeft []int64
+	var packed, leases packedText
+	more := int64(0)
 	for _, p := range r.Members {
+		if p.ID <= after {
+			continue
+		}
+		if !packed.has(p.ID, p.Name, p.Version) {
+			more = 1
+			break
+		}
 		id, name, version = append(id, packed.tryAdd(p.ID)), append(name, packed.tryAdd(p.Name)), append(version, packed.tryAdd(p.Version))
+		left = append(left, int64(p.Left))
+	}
+	for _, l := range r.Leases {
+		partition, leaseID, leaseLeft = append(partition, int64(l.Partition)), append(leaseID, leases.tryAdd(l.MemberID)), append(leaseLeft, int64(l.Left))
 	}
 	c.setNumbers("p_id_bytes", id)
 	c.setNumbers("p_name_bytes", name)
 	c.setNumbers("p_version_bytes", version)
+	c.setNumbers("p_left", left)
 	c.setText("p_texts", string(packed))
-	c.setNumber("p_more", 0)
-	return err
+	c.setNumber("p_more", more)
+	c.setNumbers("p_lease_partition", partition)
+	c.setNumbers("p_lease_id_bytes", leaseID)
+	c.setNumbers("p_lease_left", leaseLeft)
+	c.setText("p_lease_texts", string(leases))
 }

@@ -13,11 +13,11 @@ import (
 
 // storedRows is Store.Rows.
 func storedRows(x *context, c *Call) error {
-	keys := c.texts("p_key")
+	partition, keys := c.number("p_partition"), c.texts("p_key")
 	if c.fault != nil {
 		return c.fault
 	}
-	found, err := x.schema.Memory.Rows(background, 0, keys)
+	found, err := x.schema.Memory.Rows(background, int(partition), keys)
 	var rows lobRows
 	var reasonBytes []int64
 	var packed packedText
