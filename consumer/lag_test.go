@@ -164,3 +164,40 @@ func TestRetentionHeadroom(t *testing.T) {
 	r.eventually("everything stored", func() bool { return ratio() == 1 })
 	r.halt()
 }
+
+// TestLagOfAnother: a member that has given a partition up reports no lag of it,
+// or it would count twice.
+func TestLagOfAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	reg := prometheus.NewRegistry()
+	r.cfg.Metrics = NewMetrics(reg)
+	away := func(_ context.Context, op string, _ int) error {
+		if op == "flush" {
+			return errAway
+		}
+		return nil
+	}
+	r.patient()
+	r.gate().set(away, nil)
+	r.start()
+	lag := func() float64 { return sum(t, reg, "lobsink_lag_messages") }
+	for _, key := range append(keysOf(0, 2, 1), keysOf(1, 2, 1)...) {
+		r.publish(key, []byte("<a/>"), nil)
+	}
+	r.eventually("a lag in both partitions", func() bool { return lag() == 2 })
+	second := r.another(t)
+	second.cfg.Metrics, second.cfg.Store = NewMetrics(nil), r.store
+	second.start()
+	r.cfg.Store.(*gated).set(nil, nil)
+	r.eventually("one partition each", func() bool { return sum(t, reg, "lobsink_partition_owned") == 1 })
+	r.cfg.Store.(*gated).set(away, nil)
+	for _, key := range append(keysOf(0, 2, 1), keysOf(1, 2, 1)...) {
+		r.publish(key, []byte("<b/>"), nil)
+	}
+	r.eventually("a lag in the partition that is left", func() bool { return lag() == 1 })
+	r.cfg.Store.(*gated).set(nil, nil)
+	r.exact()
+	second.halt()
+	r.halt()
+}

@@ -159,6 +159,9 @@ func (g *gauges) holds(p *Partition) {
 		owned = 1
 	}
 	g.owned.Set(owned)
+	if owned == 0 && !p.wanted() {
+		g.elsewhere()
+	}
 	g.open.Set(float64(p.batch.Documents()))
 	g.buffered.Set(float64(p.Bytes()))
 	g.oldest.Set(p.batch.Age(time.Now()).Seconds())
