@@ -53,11 +53,13 @@ type (
 	}
 
 	// DoLook asks the server about stream and consumer while no fetch is
-	// outstanding: the stream's last message first, the consumer after it, and
-	// the time of the message Last. Answer: Looked.
+	// outstanding: the stream's last message first; after it the time of the
+	// message Last, the consumer, and whether the partition has messages above
+	// Read, up to where it has been read. Answer: Looked.
 	DoLook struct {
 		Turn Turn
 		Last lobwriter.Position
+		Read uint64
 	}
 
 	// DoRenew extends the lease and reads the fence row. Answer: Renewed.
@@ -197,8 +199,10 @@ type Look struct {
 	Delivered uint64
 	// Changed names a setting of the consumer that somebody edited; "": none.
 	Changed string
-	// Pending counts messages that the consumer has not delivered yet.
-	Pending uint64
+	// More: the stream stores messages of the partition above DoLook.Read. The stream itself has to say so: a consumer's count of what
+	// is pending rises some time after a message was stored and acknowledged to
+	// its publisher.
+	More bool
 	// ConsumerLeader is the server that leads the consumer; "" when it has one
 	// replica.
 	ConsumerLeader string

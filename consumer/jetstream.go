@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,10 @@ type source struct {
 // connection numbers the connections to NATS, one after the other.
 func (s *source) connection() uint64 { return s.conn.Stats().Reconnects }
 
+// errConnectionBroke: before and after it the server may be another one, or the
+// same one without its last messages.
+var errConnectionBroke = errors.New("the connection broke while the stream was asked about itself")
+
 // facts asks the stream about itself.
 func (s *source) facts(ctx context.Context) (StreamFacts, jetstream.Stream, error) {
 	var st jetstream.Stream
@@ -42,7 +47,7 @@ func (s *source) facts(ctx context.Context) (StreamFacts, jetstream.Stream, erro
 	}
 	f := factsOf(st.CachedInfo())
 	if f.Connection = over; s.connection() != over {
-		return StreamFacts{}, nil, errors.New("the connection broke while the stream was asked about itself")
+		return StreamFacts{}, nil, errConnectionBroke
 	}
 	return f, st, nil
 }
@@ -62,21 +67,38 @@ func factsOf(info *jetstream.StreamInfo) StreamFacts {
 	return f
 }
 
-// message reads a stored message; nil when it is not stored. It asks the
-// stream's leader: jetstream.Stream.GetMsg asks any replica, and takes a message
-// without payload whose headers have a Status for an error.
+// message reads a stored message; nil when it is not stored.
 func (s *source) message(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+	return s.get(ctx, wanted{Seq: seq})
+}
+
+// wanted is the message with a sequence, or the first one from there on whose
+// subject matches (nats-server, JSApiMsgGetRequest).
+type wanted struct {
+	Seq  uint64 `json:"seq"`
+	Next string `json:"next_by_subj,omitempty"`
+}
+
+// get reads a stored message; nil when it is not stored. It asks the stream's
+// leader: jetstream.Stream.GetMsg asks any replica, and takes a message without
+// payload whose headers have a Status for an error.
+func (s *source) get(ctx context.Context, w wanted) (*jetstream.RawStreamMsg, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message *struct {
 			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
 			Header  []byte    `json:"hdrs"`
 			Data    []byte    `json:"data"`
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	err := request(ctx, func(ctx context.Context) error {
-		m, err := s.conn.RequestWithContext(ctx, s.api+"STREAM.MSG.GET."+s.name, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	ask, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
+	}
+	err = request(ctx, func(ctx context.Context) error {
+		m, err := s.conn.RequestWithContext(ctx, s.api+"STREAM.MSG.GET."+s.name, ask)
 		if err != nil {
 			return err
 		}
@@ -90,9 +112,9 @@ func (s *source) message(ctx context.Context, seq uint64) (*jetstream.RawStreamM
 	case e != nil:
 		return nil, e
 	case answer.Message == nil:
-		return nil, fmt.Errorf("no message in the answer to a request for message %d", seq)
+		return nil, fmt.Errorf("no message in the answer to a request for message %d", w.Seq)
 	}
-	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: seq, Data: answer.Message.Data, Time: answer.Message.Time}
+	m := &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Data: answer.Message.Data, Time: answer.Message.Time}
 	if len(answer.Message.Header) > 0 {
 		m.Header, err = nats.DecodeHeadersMsg(answer.Message.Header)
 	}
@@ -124,9 +146,10 @@ func (s *source) inspect(ctx context.Context, checkpoint, highest lobwriter.Posi
 	return in, err
 }
 
-// look asks stream and consumer, in this order: what the consumer has delivered
-// by then includes everything up to the stream's last message of before.
-func (s *source) look(ctx context.Context, p *puller, last lobwriter.Position) (Look, error) {
+// look asks the stream first, and consumer and messages after it: what they say
+// then is about everything up to the stream's last message of before.
+func (s *source) look(ctx context.Context, p *puller, a DoLook) (Look, error) {
+	last := a.Last
 	f, _, err := s.facts(ctx)
 	if err != nil {
 		return Look{}, err
@@ -149,11 +172,21 @@ func (s *source) look(ctx context.Context, p *puller, last lobwriter.Position) (
 	if err != nil {
 		return Look{}, err
 	}
-	l.Delivered, l.Pending = info.Delivered.Consumer, info.NumPending
+	l.Delivered = info.Delivered.Consumer
 	if info.Cluster != nil && f.Leader != "" {
 		l.ConsumerLeader = info.Cluster.Leader
 	}
 	l.Changed = changed(p.config, info.Config)
+	if l.More = info.NumPending > 0; !l.More && f.Last.Seq > a.Read {
+		m, err := s.get(ctx, wanted{a.Read + 1, cmp.Or(p.config.FilterSubject, ">")})
+		if err != nil {
+			return Look{}, err
+		}
+		l.More = m != nil
+	}
+	if s.connection() != f.Connection {
+		return Look{}, errConnectionBroke
+	}
 	return l, nil
 }
 

@@ -187,7 +187,7 @@ func (o *owner) perform(ctx context.Context, a Action) {
 	case DoLook:
 		pull := o.pull
 		o.start(func(ctx context.Context) {
-			l, err := o.stream.look(ctx, pull, a.Last)
+			l, err := o.stream.look(ctx, pull, a)
 			o.answer(ctx, func(now time.Time) { o.part.Looked(now, a.Turn, l, err) })
 		})
 	case DoRenew:

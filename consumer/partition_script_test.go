@@ -388,8 +388,8 @@ func (s *script) look(words []string) error {
 		switch name, value, _ := strings.Cut(w, "="); name {
 		case "lost":
 			err = errLost
-		case "pending":
-			l.Pending, err = strconv.ParseUint(value, 10, 64)
+		case "more":
+			l.More = true
 		case "changed":
 			l.Changed = value
 		case "leader":

@@ -301,6 +301,11 @@ func TestRefusedTwice(t *testing.T) {
 	d.dropped(DoubtRefused)
 }
 
+// replicated is a look at a stream whose leader is n1.
+func replicated(consumerLeader string) Look {
+	return Look{StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: consumerLeader}
+}
+
 // TestIdle: when the checkpoint may move with the stream (trap 9).
 func TestIdle(t *testing.T) {
 	for _, test := range []struct {
@@ -309,12 +314,13 @@ func TestIdle(t *testing.T) {
 		want    uint64 // the checkpoint that is flushed; 0: none
 		holding bool
 	}{
-		{"nothing pending, everything delivered arrived", []Look{{}}, 9, false},
-		{"something pending", []Look{{Pending: 1}}, 0, false},
+		{"everything delivered arrived, and nothing follows", []Look{{}}, 9, false},
+		{"something follows", []Look{{More: true}}, 0, false},
 		{"something is held", []Look{{}}, 0, true},
-		{"a replicated stream, at the first look", []Look{{StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: "n1"}}, 0, false},
-		{"a replicated stream, at the second", []Look{{StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: "n1"}, {StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: "n1"}}, 9, false},
-		{"the consumer's leader is another server", []Look{{StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: "n2"}, {StreamFacts: StreamFacts{Leader: "n1"}, ConsumerLeader: "n2"}}, 0, false},
+		{"a replicated stream, at the first look", []Look{replicated("n1")}, 0, false},
+		{"a replicated stream, at the second", []Look{replicated("n1"), replicated("n1")}, 9, false},
+		{"the consumer's leader is another server", []Look{replicated("n2"), replicated("n2")}, 9, false},
+		{"something followed at the first look", []Look{{StreamFacts: StreamFacts{Leader: "n1"}, More: true}, {StreamFacts: StreamFacts{Leader: "n1"}}}, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := drive(t, func(o *Options) { o.Batch.MaxAge = 8 * time.Second }).own()

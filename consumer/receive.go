@@ -168,7 +168,7 @@ func (p *Partition) Fetched(now time.Time, turn Turn, quiet bool, err error) {
 	}
 	if quiet && !p.looking && !now.Before(p.lookAt) && !p.ending() {
 		p.looking = true
-		p.do(DoLook{Turn: p.turn, Last: p.last})
+		p.do(DoLook{Turn: p.turn, Last: p.last, Read: p.known()})
 		return
 	}
 	p.advance(now)
@@ -208,22 +208,23 @@ func (p *Partition) Looked(now time.Time, turn Turn, l Look, err error) {
 		p.look = l
 		p.lookAt = now.Add(p.opt.Quiet)
 		p.retry = firstRetry
-		if l.Pending == 0 {
-			p.atEnd(l, l.Leader == "" || known && l.Leader == l.ConsumerLeader)
-		}
+		p.atEnd(before, l)
 		p.advance(now)
 	}
 }
 
-// atEnd notes that everything up to the stream's last message has been read.
-// Neither nothing pending alone nor everything delivered alone says that: the
-// caller has seen both. On a replicated stream only an unchanged leader of
-// both stream and consumer can vouch for it.
-func (p *Partition) atEnd(l Look, vouched bool) {
-	if vouched {
+// atEnd notes up to where everything has been read: to the stream's last message
+// of before it said that nothing of the partition follows. A replicated stream
+// vouches for that only one look later, when the leader is still the same: a new
+// one might not have had everything yet.
+func (p *Partition) atEnd(before, l Look) {
+	switch {
+	case l.Leader == "" && !l.More:
 		p.idle = l.Last
+	case l.Leader != "" && l.Leader == before.Leader && !before.More:
+		p.idle = before.Last
 	}
-	p.idleDue = true
+	p.idleDue = p.idleDue || !l.More
 }
 
 // checkpoint returns where the checkpoint may stand once the given works are

@@ -166,6 +166,11 @@ func faults() []fault {
 		{"stream created again", 2, func(w *world) { w.createAgain() }},
 		{"retention", 4, func(w *world) { w.discard() }},
 		{"leaders change", 3, func(w *world) { w.changeLeaders() }},
+		{"consumers told late", 4, func(w *world) {
+			d := w.span(0, 4*time.Second)
+			w.note("FAULT for %s the stream does not tell its consumers of new messages", d)
+			w.stream.silent = w.now + d
+		}},
 		{"dead letters full", 3, func(w *world) {
 			w.note("FAULT the dead-letter stream is full")
 			w.letters.full = true

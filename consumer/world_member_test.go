@@ -378,13 +378,14 @@ func (m *simMember) look(a DoLook) {
 	m.request(a.Turn, []func(){
 		func() { l.StreamFacts = m.facts() },
 		func() { l.LastTime = w.stream.time(a.Last.Seq) },
+		func() { l.More = w.stream.more(a.Read) },
 		func() {
 			c := w.stream.consumer(name)
 			if c == nil {
 				l.Changed = "deleted"
 				return
 			}
-			l.Delivered, l.Pending, l.Changed, l.ConsumerLeader = c.delivered, c.numPending(), c.edited, c.leader
+			l.Delivered, l.Changed, l.ConsumerLeader = c.delivered, c.edited, c.leader
 		},
 	}, "look", func(now time.Time, err error) { m.part.Looked(now, a.Turn, l, err) })
 }

@@ -42,6 +42,10 @@ type simStream struct {
 	// while.
 	leader string
 	behind map[string]uint64
+	// silent is until when consumers are not told of new messages: the server
+	// does that in a goroutine of its own, at any time after the publisher has
+	// its acknowledgement.
+	silent time.Duration
 	// past are the streams as they were before a tail was lost or the stream
 	// was created again.
 	past [][]message
@@ -77,7 +81,11 @@ func (s *simStream) publish(m message) {
 	s.msgs = append(s.msgs, m)
 	s.world.note("stream: message %d (id %d) of %q%s", m.seq(), m.id, m.fragment.Key, describe(&m))
 	for _, c := range s.consumers {
-		c.pump()
+		if s.world.now >= s.silent {
+			c.pump()
+		} else {
+			s.world.after(s.silent-s.world.now, c.pump)
+		}
 	}
 }
 
@@ -113,6 +121,17 @@ func (s *simStream) facts() StreamFacts {
 		f.Last.Time = s.msgs[last-1].fragment.Time
 	}
 	return f
+}
+
+// more reports whether the stream's leader knows messages of the partition above
+// a sequence.
+func (s *simStream) more(above uint64) bool {
+	for seq := max(above+1, s.first()); seq <= s.seenBy(s.leader); seq++ {
+		if s.msgs[seq-1].own {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *simStream) consumer(name string) *simConsumer {
@@ -260,16 +279,6 @@ func (c *simConsumer) pendingFrom() uint64 {
 		}
 	}
 	return 0
-}
-
-func (c *simConsumer) numPending() uint64 {
-	s, n := c.stream, uint64(0)
-	for seq := max(c.next, s.first()); seq <= s.seenBy(c.leader); seq++ {
-		if s.msgs[seq-1].own {
-			n++
-		}
-	}
-	return n
 }
 
 // ack is AckAll, compared by consumer sequence as the server does: an

@@ -272,7 +272,7 @@ func (w *world) unsettled() string {
 	if owner == nil {
 		return "nobody owns the partition"
 	}
-	if end := w.settledAt(owner); f.Checkpoint.Seq < end {
+	if end := w.stream.last(); f.Checkpoint.Seq < end {
 		return fmt.Sprintf("the checkpoint is %d, not %d; the stream ends at %d", f.Checkpoint.Seq, end, w.stream.last())
 	}
 	for _, c := range w.stream.consumers {
@@ -286,21 +286,6 @@ func (w *world) unsettled() string {
 		}
 	}
 	return ""
-}
-
-// settledAt is where the checkpoint must come to stand: at the end of the stream,
-// or where nobody can vouch for the end of a replicated one, at the last message
-// of the partition.
-func (w *world) settledAt(owner *simMember) uint64 {
-	s := w.stream
-	c := s.consumer(owner.consumer)
-	vouched := c != nil && c.leader == s.leader
-	for seq := s.last(); seq > 0; seq-- {
-		if vouched || s.msgs[seq-1].own {
-			return seq
-		}
-	}
-	return 0
 }
 
 // stands: every living member has stopped the partition and said why, for a
