@@ -68,7 +68,7 @@ func (b *Batcher) Add(now time.Time, f Fragment) {
 	b.arrivals.push(h)
 	d.push(h)
 	b.bytes += h.memory()
-	b.resize(d, len(f.Text()), h.memory())
+	b.resize(d, 1, len(f.Text()), h.memory())
 	b.ripen()
 	if d.text >= b.limits.ChunkBytes || f.Final {
 		b.makeDue(d)
@@ -101,31 +101,38 @@ func (b *Batcher) Take(now time.Time, l Limit) []Group {
 		if d == nil {
 			break
 		}
-		n := d.fit(room)
-		if n == 0 && len(groups) > 0 {
+		if d.waiting.text() > room && len(groups) > 0 {
 			break
 		}
-		g := b.take(d, max(n, 1))
+		g := b.take(d, room)
 		groups = append(groups, g)
 		room -= g.Bytes
 	}
 	return groups
 }
 
-// take puts the first n waiting fragments of a document in flight.
-func (b *Batcher) take(d *document, n int) Group {
-	g := Group{Key: d.key, Fragments: make([]Fragment, n)}
+// take puts waiting fragments of a document in flight: the first one, and those
+// that fit into room with it, up to and including a final one. What follows that
+// is not of the same group, for a document that is complete takes no more text.
+func (b *Batcher) take(d *document, room int) Group {
+	g := Group{Key: d.key, Fragments: make([]Fragment, 0, d.fit(room))}
 	var memory int64
-	for i := range g.Fragments {
-		h := d.waiting
-		g.Fragments[i] = h.fragment()
+	for h := d.waiting; h != nil && (len(g.Fragments) == 0 || g.Bytes+h.text() <= room); h = d.waiting {
+		g.Fragments = append(g.Fragments, h.fragment())
 		g.Bytes += h.text()
 		memory += h.memory()
 		h.taken = true
 		d.waiting = h.next
+		if h.final {
+			break
+		}
+	}
+	n := len(g.Fragments)
+	if n < cap(g.Fragments)/2 {
+		g.Fragments = append(make([]Fragment, 0, n), g.Fragments...)
 	}
 	b.bytes += int64(n) * takenBytes
-	b.resize(d, -g.Bytes, -memory)
+	b.resize(d, -n, -g.Bytes, -memory)
 	if d.waiting == nil {
 		d.due = false
 	}
@@ -165,7 +172,7 @@ func (b *Batcher) free(d *document) {
 		return
 	}
 	d.waiting = h.next
-	b.resize(d, -h.text(), -h.memory())
+	b.resize(d, -1, -h.text(), -h.memory())
 }
 
 // giveBack makes the fragments of a document that are still in flight due.
@@ -173,7 +180,7 @@ func (b *Batcher) giveBack(d *document) {
 	for h := d.first; h != d.waiting; h = h.next {
 		h.taken = false
 		b.bytes -= takenBytes
-		b.resize(d, h.text(), h.memory())
+		b.resize(d, 1, h.text(), h.memory())
 	}
 	d.waiting = d.first
 	b.arrivals.giveBack(d.first)
@@ -237,7 +244,8 @@ func (b *Batcher) place(d *document) {
 }
 
 // resize changes what waits in a document.
-func (b *Batcher) resize(d *document, text int, memory int64) {
+func (b *Batcher) resize(d *document, count, text int, memory int64) {
+	d.count = uint32(int(d.count) + count)
 	d.text += text
 	d.memory += memory
 	if d.due {

@@ -11,8 +11,9 @@ type document struct {
 
 	before, after *document // neighbours in the queue
 
-	text   int   // bytes of text that waits
-	memory int64 // memory of what waits
+	text   int    // bytes of text that waits
+	memory int64  // memory of what waits
+	count  uint32 // fragments that wait
 	queue  queueID
 	due    bool
 }
@@ -32,29 +33,23 @@ func (d *document) push(h *held) {
 	}
 }
 
-// fit returns how many waiting fragments have at most room bytes of text, up to
-// and including a final one: what follows it is not of the same group, for the
-// document that is complete takes no more text.
+// fit returns about how many waiting fragments have at most room bytes of text,
+// and at least 1.
 func (d *document) fit(room int) int {
-	n := 0
-	for h := d.waiting; h != nil && h.text() <= room; h = h.next {
-		room -= h.text()
-		n++
-		if h.final {
-			break
-		}
+	if d.text <= room {
+		return int(d.count)
 	}
-	return n
+	return 1 + int(float64(d.count)*float64(max(room, 0))/float64(d.text))
 }
 
 // held is a fragment that is held, in the fields that Fragment has too but for
 // the key: its document has that, once for all its fragments.
 type held struct {
-	doc           *document
-	next          *held         // of the same document
-	before, after *held         // neighbours in arrivals
-	added         time.Duration // since Batcher.start
-	read          uint64        // messages read up to this one
+	doc   *document
+	next  *held         // of the same document
+	place uint64        // in arrivals
+	added time.Duration // since Batcher.start
+	read  uint64        // messages read up to this one
 
 	seq          uint64
 	time         int64

@@ -35,8 +35,9 @@ func (b *Batcher) Documents() int { return len(b.documents) }
 // Age returns how long ago the oldest fragment held was added, waiting or in
 // flight; 0: there is none.
 func (b *Batcher) Age(now time.Time) time.Duration {
-	if b.arrivals.first == nil {
+	h := b.arrivals.first()
+	if h == nil {
 		return 0
 	}
-	return max(now.Sub(b.start)-b.arrivals.first.added, 0)
+	return max(now.Sub(b.start)-h.added, 0)
 }
