@@ -204,17 +204,12 @@ func (r *Reader) Read(ctx context.Context, key string, chunk func(piece []byte) 
 	}
 	read, crc := int64(0), uint32(0)
 	for from := int64(1); from <= d.Units; {
-		data, next := make([][]byte, 0, bodyPieces), number{}
-		if _, err := call(ctx, r.s.o, r.db(), op, readBlock, bodyPieces,
-			in("p_key", key), in("p_generation", d.Generation), in("p_from", from), in("p_to", d.Units),
-			out("p_data", &data), out("p_next", &next)); err != nil {
-			return lobwriter.Document{}, err
-		}
+		data, next, err := r.pieces(ctx, d, from)
 		switch {
-		case !next.Valid || next.Int64 > d.Units+1 || next.Int64 < from:
-			return lobwriter.Document{}, classify(op, errNoReply)
-		case next.Int64 == from:
-			return d, damaged(key, "its text ends, or its generation is gone, at %d of %d units", from-1, d.Units)
+		case err != nil:
+			return lobwriter.Document{}, classify(op, err)
+		case next == from:
+			return d, r.cutShort(ctx, d, from)
 		}
 		for _, piece := range data {
 			read += int64(len(piece))
@@ -223,12 +218,37 @@ func (r *Reader) Read(ctx context.Context, key string, chunk func(piece []byte) 
 				return lobwriter.Document{}, err
 			}
 		}
-		from = next.Int64
+		from = next
 	}
 	if read != d.Bytes || crc != d.CRC {
 		return d, damaged(key, "its text has %d bytes with CRC-32C %08x, its row says %d and %08x", read, crc, d.Bytes, d.CRC)
 	}
 	return d, nil
+}
+
+// pieces reads some of the text of a document, from a unit on. It returns the unit
+// to go on with; the same one means that there is nothing.
+func (r *Reader) pieces(ctx context.Context, d lobwriter.Document, from int64) ([][]byte, int64, error) {
+	data, next := make([][]byte, 0, bodyPieces), number{}
+	if _, err := call(ctx, r.s.o, r.db(), "read the text", readBlock, bodyPieces,
+		in("p_key", d.Key), in("p_generation", d.Generation), in("p_from", from), in("p_to", d.Units),
+		out("p_data", &data), out("p_next", &next)); err != nil {
+		return nil, 0, err
+	}
+	if !next.Valid || next.Int64 < from || next.Int64 > d.Units+1 || (next.Int64 == from) != (len(data) == 0) {
+		return nil, 0, errNoReply
+	}
+	return data, next.Int64, nil
+}
+
+// cutShort says why there is no text from a unit on.
+func (r *Reader) cutShort(ctx context.Context, d lobwriter.Document, from int64) error {
+	now, err := r.Document(ctx, d.Key)
+	if err == nil && now.Generation == d.Generation {
+		return damaged(d.Key, "its text ends at %d of %d units", from-1, d.Units)
+	}
+	return &lobwriter.Error{Kind: lobwriter.Transient, Op: "read the text",
+		Err: fmt.Errorf("document %q was replaced while it was read", d.Key), Hint: "read it again"}
 }
 
 func damaged(key, format string, args ...any) error {
