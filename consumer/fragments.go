@@ -59,6 +59,9 @@ func (f *Fragments) Facts() StreamFacts { return f.facts }
 // Layout returns where the stream keeps the fragments of a key.
 func (f *Fragments) Layout() Layout { return f.source.layout }
 
+// MaxFragment returns how many bytes a fragment may have.
+func (f *Fragments) MaxFragment() int { return f.source.maxFragment }
+
 // TimeOf returns the time of a stored message; 0 when it is not stored.
 func (f *Fragments) TimeOf(ctx context.Context, seq uint64) (int64, error) {
 	return f.source.timeOf(ctx, seq)

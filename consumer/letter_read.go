@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,6 +17,8 @@ type Filter struct {
 	Key *string
 	// Code selects one reason; "": all.
 	Code string
+	// Reason selects by a text in the reason; "": all.
+	Reason string
 	// Seq selects the letters of one message of the stream; 0: all.
 	Seq uint64
 	// Since selects by the time of the message; zero: all.
@@ -29,6 +32,8 @@ func (f *Filter) selects(r *Record) bool {
 	case f.Key != nil && (r.Key == nil || *r.Key != *f.Key):
 		return false
 	case f.Code != "" && r.Code != f.Code:
+		return false
+	case !strings.Contains(r.Reason, f.Reason):
 		return false
 	case f.Seq != 0 && r.Sequence != f.Seq:
 		return false

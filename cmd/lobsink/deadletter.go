@@ -19,16 +19,17 @@ import (
 func (a *app) deadLetterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "List and show dead letters: fragments that could not be stored",
-		Long: `Reads the dead-letter stream. A dead letter is a fragment that could not be
-stored, whole, with the reason. These commands change nothing.`,
+		Short: "Dead letters: list, show, export, requeue and purge fragments that could not be stored",
+		Long: `A dead letter is a fragment that could not be stored, whole, with the reason. It
+is in the dead-letter stream until dlq requeue has brought it into its document,
+or dlq purge has deleted it.`,
 		Example: `  lobsink dlq ls --since 2h
   lobsink dlq ls --key ORDER-1
   lobsink dlq show 4711
-  lobsink dlq show 4711 --payload > fragment.xml`,
+  lobsink dlq requeue ORDER-1`,
 	}
 	asGroup(cmd)
-	cmd.AddCommand(a.deadLetterList(), a.deadLetterShow())
+	cmd.AddCommand(a.deadLetterList(), a.deadLetterShow(), a.deadLetterExport(), a.deadLetterRequeue(), a.deadLetterPurge())
 	return cmd
 }
 
@@ -52,39 +53,66 @@ func (a *app) withDeadLetters(do func(*consumer.DeadLetters) error) error {
 
 func (a *app) deadLetterList() *cobra.Command {
 	out := newOutput()
-	var f consumer.Filter
-	var key string
-	since := &sinceValue{now: time.Now, at: &f.Since}
+	var f letterFilter
+	limit := 0
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List dead letters, the oldest first",
 		Example: `  lobsink dlq ls
   lobsink dlq ls --since 2h --code invalid-utf8
-  lobsink dlq ls --key ORDER-1 --limit 0 -o json | jq '.items[].sequence'`,
+  lobsink dlq ls --key ORDER-1 --limit 0 -o json | jq '.items[].sequence'
+  lobsink dlq ls --limit 0 -o ndjson | jq -r .key | sort | uniq -c`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.Limit < 0 {
-				return usage("--limit: %d is negative; write 0 for no limit", f.Limit)
-			}
-			if cmd.Flags().Changed("key") {
-				f.Key = &key
+			if limit < 0 {
+				return usage("--limit: %d is negative; write 0 for no limit", limit)
 			}
 			return a.withDeadLetters(func(d *consumer.DeadLetters) error {
-				return a.listDeadLetters(cmd.Context(), d, f, out)
+				return a.listDeadLetters(cmd.Context(), d, f.of(cmd, limit), out)
 			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&key, "key", "", "only of the document with this `key`")
-	flags.StringVar(&f.Code, "code", "", "only with this `code` of the reason")
-	flags.Var(since, "since", "only of fragments published since this `time`: how long ago, such as 2h, or RFC 3339")
-	flags.IntVar(&f.Limit, "limit", 100, "most dead letters; 0: all")
-	out.addFlag(cmd)
+	f.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 100, "most dead letters; 0: all")
+	out.addFlag(cmd, ndjson)
 	return cmd
 }
 
+// letterFilter are the flags that select dead letters.
+type letterFilter struct {
+	filter consumer.Filter
+	key    string
+}
+
+func (f *letterFilter) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.key, "key", "", "only of the document with this `key`")
+	flags.StringVar(&f.filter.Code, "code", "", "only with this `code` of the reason")
+	flags.StringVar(&f.filter.Reason, "reason", "", "only with this `text` in the reason")
+	flags.Var(&sinceValue{now: time.Now, at: &f.filter.Since}, "since", "only of fragments published since this `time`: how long ago, such as 2h, or RFC 3339")
+}
+
+func (f *letterFilter) of(cmd *cobra.Command, limit int) consumer.Filter {
+	out := f.filter
+	if cmd.Flags().Changed("key") {
+		out.Key = &f.key
+	}
+	out.Limit = limit
+	return out
+}
+
+// given reports whether one of the flags was.
+func (f *letterFilter) given(cmd *cobra.Command) bool {
+	for _, name := range []string{"key", "code", "reason", "since"} {
+		if cmd.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *app) listDeadLetters(ctx context.Context, d *consumer.DeadLetters, f consumer.Filter, out *output) error {
-	list := jsonList{w: a.stdout}
+	list := out.list(a.stdout)
 	t := newTable("SEQUENCE", "TIME", "KEY", "BYTES", "REASON")
 	limit, n, more := f.Limit, 0, false
 	if limit > 0 {
@@ -110,7 +138,7 @@ func (a *app) listDeadLetters(ctx context.Context, d *consumer.DeadLetters, f co
 		err = a.printTable(t)
 	}
 	if more {
-		fmt.Fprintf(a.stderr, "there are more than %d: raise --limit, or narrow them down with --since, --key or --code\n", limit)
+		fmt.Fprintf(a.stderr, "there are more than %d: raise --limit, or narrow them down with --since, --key, --code or --reason\n", limit)
 	}
 	return err
 }

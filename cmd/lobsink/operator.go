@@ -55,6 +55,33 @@ type desk struct {
 	letters  *consumer.DeadLetters
 }
 
+// withNATS runs do with NATS only.
+func (a *app) withNATS(do func(*desk) error) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	d := &desk{cfg: cfg}
+	if err := d.connect(); err != nil {
+		return err
+	}
+	defer d.nc.Close()
+	return jetStreamError(do(d))
+}
+
+// connect connects to NATS, and waits for a server that restarts.
+func (d *desk) connect() (err error) {
+	if d.nc, err = dialNATS(d.cfg, nats.MaxReconnects(60), nats.ReconnectWait(500*time.Millisecond)); err != nil {
+		return err
+	}
+	if d.js, err = jetstream.New(d.nc); err != nil {
+		d.nc.Close()
+		return err
+	}
+	d.letters = consumer.NewDeadLetters(d.js, d.cfg.Stream)
+	return nil
+}
+
 // withDesk runs do with stream and database of the configuration.
 func (a *app) withDesk(ctx context.Context, do func(*desk) error) (err error) {
 	cfg, err := a.load()
@@ -66,14 +93,10 @@ func (a *app) withDesk(ctx context.Context, do func(*desk) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.operator.Close()) }()
-	if d.nc, err = dialNATS(cfg, nats.MaxReconnects(60), nats.ReconnectWait(500*time.Millisecond)); err != nil {
+	if err := d.connect(); err != nil {
 		return err
 	}
 	defer d.nc.Close()
-	if d.js, err = jetstream.New(d.nc); err != nil {
-		return err
-	}
-	d.letters = consumer.NewDeadLetters(d.js, cfg.Stream)
 	if d.stream, err = consumer.OpenFragments(ctx, d.js, cfg.Stream, int(cfg.MaxFragmentBytes)); err != nil {
 		return jetStreamError(err)
 	}

@@ -19,11 +19,21 @@ type output struct{ form string }
 
 func newOutput() *output { return &output{form: "table"} }
 
-func (o *output) addFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(&choice{&o.form, []string{"table", "json"}}, "output", "o", "`form` of the result: table or json")
+// ndjson is JSON with one item per line, and nothing around them.
+const ndjson = "ndjson"
+
+// addFlag adds the flag -o; more are forms beside table and json.
+func (o *output) addFlag(cmd *cobra.Command, more ...string) {
+	forms := append([]string{"table", "json"}, more...)
+	last := len(forms) - 1
+	cmd.Flags().VarP(&choice{&o.form, forms}, "output", "o",
+		"`form` of the result: "+strings.Join(forms[:last], ", ")+" or "+forms[last])
 }
 
-func (o *output) json() bool { return o.form == "json" }
+func (o *output) json() bool { return o.form != "table" }
+
+// list begins a list in the form of JSON that is asked for.
+func (o *output) list(w io.Writer) jsonList { return jsonList{w: w, lines: o.form == ndjson} }
 
 // printJSON prints one value, indented. Text stays as it is: the escapes that
 // HTML would need make XML hard to read.
@@ -38,12 +48,17 @@ func (a *app) printJSON(v any) error {
 // item per line. A list that is cut short by an error is no JSON.
 type jsonList struct {
 	w       io.Writer
+	lines   bool // ndjson
 	printed int
 }
 
 func (l *jsonList) add(v any) error {
 	item, err := compactJSON(v)
 	if err != nil {
+		return err
+	}
+	if l.lines {
+		_, err = l.w.Write(append(item, '\n'))
 		return err
 	}
 	before := ",\n  "
@@ -56,6 +71,9 @@ func (l *jsonList) add(v any) error {
 
 // end ends the list. The object gets the fields too.
 func (l *jsonList) end(fields ...field) error {
+	if l.lines {
+		return nil
+	}
 	after := "\n]"
 	if l.printed == 0 {
 		after = "{\"items\": []"

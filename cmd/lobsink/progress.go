@@ -13,6 +13,7 @@ import (
 type progress struct {
 	w     io.Writer
 	what  string // such as "rebuilt"
+	unit  string // such as "documents"
 	total int    // documents; 0: not known
 	rate  int64  // bytes a second; 0: no limit
 
@@ -26,7 +27,7 @@ const progressEvery = 10 * time.Second
 
 func newProgress(w io.Writer, what string, total int) *progress {
 	now := time.Now()
-	return &progress{w: w, what: what, total: total, start: now, told: now}
+	return &progress{w: w, what: what, unit: "documents", total: total, start: now, told: now}
 }
 
 // document notes that another document is done.
@@ -43,7 +44,7 @@ func (p *progress) line(now time.Time) string {
 	if p.total > 0 {
 		text += " of " + humanize.Comma(int64(p.total))
 	}
-	text += " documents, " + humanize.IBytes(uint64(p.bytes))
+	text += " " + p.unit + ", " + humanize.IBytes(uint64(p.bytes))
 	if left := p.total - p.documents; left > 0 && p.documents > 0 {
 		each := now.Sub(p.start) / time.Duration(p.documents)
 		text += ", about " + (time.Duration(left) * each).Round(time.Second).String() + " left"

@@ -84,6 +84,8 @@ type Result struct {
 // RefusedError means that a document stays as it is.
 type RefusedError struct {
 	Key, Reason string
+	// Final says that no other source of fragments can help.
+	Final bool
 	// Again are the fragments that would be refused again, if that is why.
 	Again []Refusal
 }
@@ -109,8 +111,12 @@ const (
 // Document rebuilds one document from the stream. A *RefusedError says that it was
 // left as it is; any other error ends the work.
 func (r *Rebuilder) Document(ctx context.Context, key string, o Options) (Result, error) {
+	return r.retry(ctx, func() (Result, error) { return r.once(ctx, key, o) })
+}
+
+func (r *Rebuilder) retry(ctx context.Context, once func() (Result, error)) (Result, error) {
 	for try := 1; ; try++ {
-		res, err := r.once(ctx, key, o)
+		res, err := once()
 		again := errors.Is(err, consumer.ErrInterrupted) || errors.Is(err, errMoved) ||
 			err != nil && isStoreError(err) && lobwriter.KindOf(err) == lobwriter.Transient
 		if !again || try == tries || ctx.Err() != nil {
@@ -171,6 +177,7 @@ type work struct {
 	draft     *draft
 	build     lobwriter.Build // nil before there is text, and with DryRun
 	index     uint64          // Lobsink-Index of the first fragment
+	stored    bool            // made of what is stored, and of dead letters
 }
 
 func (r *Rebuilder) begin(ctx context.Context, key string, o Options) (*work, error) {
@@ -253,18 +260,26 @@ func (w *work) fill(ctx context.Context, chunks [][]byte) error {
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	err := w.build.Append(ctx, chunks)
-	if lobwriter.KindOf(err) == lobwriter.Invalid {
-		return refuse(w.key, "the database refuses its text: %v", err)
+	if err := w.build.Append(ctx, chunks); err != nil {
+		return w.invalid(err)
 	}
-	if err != nil || w.Pace == nil {
-		return err
+	if w.Pace == nil {
+		return nil
 	}
 	bytes := 0
 	for _, c := range chunks {
 		bytes += len(c)
 	}
 	return w.Pace(ctx, bytes)
+}
+
+// invalid makes what the database refuses for its content the fault of the
+// document.
+func (w *work) invalid(err error) error {
+	if lobwriter.KindOf(err) == lobwriter.Invalid {
+		return &RefusedError{Key: w.key, Final: true, Reason: fmt.Sprintf("the database refuses its text: %v", err)}
+	}
+	return err
 }
 
 func (w *work) open(ctx context.Context) (err error) {
@@ -310,6 +325,9 @@ func (w *work) complete() error {
 // finish swaps the generation in, after reading on as far as the owner has come
 // meanwhile.
 func (w *work) finish(ctx context.Context) (Result, error) {
+	if err := w.decided(); err != nil {
+		return Result{}, err
+	}
 	for {
 		if again := undecided(w.draft.refused); w.o.Whole && len(again) > 0 {
 			return Result{}, &RefusedError{Key: w.key, Again: again,
@@ -333,7 +351,7 @@ func (w *work) finish(ctx context.Context) (Result, error) {
 		stored, swapped, err := w.build.Swap(ctx, row, w.repairs)
 		switch {
 		case err != nil:
-			return Result{}, err
+			return Result{}, w.invalid(err)
 		case swapped && w.lettered():
 			res.Removed, err = w.letters.resolve(ctx, w.key, row.Mark.Seq, w.draft)
 			return res, err
@@ -341,6 +359,9 @@ func (w *work) finish(ctx context.Context) (Result, error) {
 			return res, nil
 		case stored.Generation != w.before.Generation || stored.Absent() || stored.Mark.Before(row.Mark) || stored.Mark.Life != row.Mark.Life:
 			return Result{}, errMoved
+		}
+		if w.stored {
+			return Result{}, errMoved // and there are more letters
 		}
 		w.before, w.through = stored, stored.Mark.Seq
 		if err := w.read(ctx); err != nil {
@@ -350,6 +371,17 @@ func (w *work) finish(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 	}
+}
+
+// decided returns an error if an operator decided about something that is no
+// fragment of the document.
+func (w *work) decided() error {
+	for _, r := range w.o.Repairs {
+		if !w.draft.used[r.Mark] {
+			return &RefusedError{Key: w.key, Final: true, Reason: fmt.Sprintf("message %d is no fragment of it up to sequence %d, where it ends", r.Mark.Seq, w.through)}
+		}
+	}
+	return nil
 }
 
 // keepGap keeps the note that fragments were lost before anybody read them: the

@@ -26,6 +26,7 @@ type draft struct {
 	unit    lobwriter.Unit
 	limit   int // bytes of a chunk
 	repairs map[lobwriter.Mark]lobwriter.Repair
+	used    map[lobwriter.Mark]bool // repairs of fragments that came
 
 	row     lobwriter.Row // of what has been cut, and of all members
 	text    []byte        // not cut yet
@@ -33,7 +34,8 @@ type draft struct {
 }
 
 func newDraft(life int64, l lobwriter.Limits, repairs []lobwriter.Repair) *draft {
-	d := &draft{life: life, unit: l.Unit, limit: l.ChunkBytes, repairs: make(map[lobwriter.Mark]lobwriter.Repair, len(repairs))}
+	d := &draft{life: life, unit: l.Unit, limit: l.ChunkBytes}
+	d.repairs, d.used = map[lobwriter.Mark]lobwriter.Repair{}, map[lobwriter.Mark]bool{}
 	for _, r := range repairs {
 		d.repairs[r.Mark] = r
 	}
@@ -42,7 +44,11 @@ func newDraft(life int64, l lobwriter.Limits, repairs []lobwriter.Repair) *draft
 
 // add appends a fragment and returns the text that it adds to the document.
 func (d *draft) add(f batcher.Fragment) []byte {
-	r, decided := d.repairs[lobwriter.Mark{Life: d.life, Seq: f.Seq}]
+	mark := lobwriter.Mark{Life: d.life, Seq: f.Seq}
+	r, decided := d.repairs[mark]
+	if decided {
+		d.used[mark] = true
+	}
 	switch {
 	case decided && r.Omit:
 		f.Hole = &batcher.Reason{Code: CodeOmitted, Text: "left out by an operator"}

@@ -20,7 +20,6 @@ func (l *letters) of(ctx context.Context, key string) ([]consumer.Record, error)
 		byKey := map[string][]consumer.Record{}
 		err := l.dead.List(ctx, consumer.Filter{}, func(r consumer.Record) error {
 			if r.Key != nil && r.Life == l.life {
-				r.Headers, r.Text, r.Reason = nil, "", ""
 				byKey[*r.Key] = append(byKey[*r.Key], r)
 			}
 			return nil
@@ -79,3 +78,13 @@ func (l *letters) resolve(ctx context.Context, key string, through uint64, d *dr
 	l.byKey[key] = left
 	return removed, nil
 }
+
+// HasLetters reports whether there are dead letters of a document, in the present
+// life of the stream.
+func (r *Rebuilder) HasLetters(ctx context.Context, key string) (bool, error) {
+	all, err := r.letters.of(ctx, key)
+	return len(all) > 0, err
+}
+
+// Life returns the present life of the stream.
+func (r *Rebuilder) Life() int64 { return r.binding.Life }
