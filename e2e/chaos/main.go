@@ -53,6 +53,7 @@ func realMain(ctx context.Context) (err error) {
 	flag.IntVar(&o.documents, "documents", 1000, "number of documents")
 	flag.DurationVar(&o.phase, "phase", 0, "over how long faults and fragments are spread; 0: 6s for each fault, at most 6m")
 	flag.StringVar(&o.lobsink, "lobsink", "", "binary of lobsink; \"\": built from this source")
+	keep := flag.Bool("keep", false, "keep the folder with the logs, also if nothing is wrong")
 	flag.Parse()
 	if flag.NArg() > 0 || o.faults < 0 || o.faults > mostFaults || o.documents < 1 || o.fragments < o.documents || o.phase < 0 || o.phase > longestPhase {
 		return fmt.Errorf("usage: chaos [-seed N] [-faults up to %d] [-fragments N] [-documents N] [-phase TIME up to %s]; at least one fragment for each document", mostFaults, longestPhase)
@@ -66,9 +67,8 @@ func realMain(ctx context.Context) (err error) {
 	if o.dir, err = os.MkdirTemp("", "lobsink-chaos-"); err != nil {
 		return err
 	}
-	keep := false
 	defer func() {
-		if keep {
+		if *keep {
 			o.log.Info("the logs are kept", "folder", o.dir)
 			return
 		}
@@ -82,14 +82,15 @@ func realMain(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	keep = err != nil || len(problems) > 0 || r.fault() != nil
+	failed := err != nil || len(problems) > 0 || r.fault() != nil
+	*keep = *keep || failed
 	if err != nil {
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
 	}
-	if keep {
+	if failed {
 		return fmt.Errorf("seed %d found faults: %w", o.seed, errors.Join(append(problems, r.fault())...))
 	}
 	return nil
