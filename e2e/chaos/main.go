@@ -28,7 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := realMain(ctx); err != nil {
+	if err := realMain(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
 		os.Exit(1)
@@ -45,30 +45,16 @@ const (
 // are not disturbed once more.
 const mostFaults = 200
 
-func realMain(ctx context.Context) (err error) {
-	o := options{log: slog.New(tint.NewHandler(os.Stderr, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))}
-	flag.Uint64Var(&o.seed, "seed", 0, "what the run is made from; 0: any")
-	flag.IntVar(&o.faults, "faults", 50, "number of faults")
-	flag.IntVar(&o.fragments, "fragments", 100_000, "number of fragments")
-	flag.IntVar(&o.documents, "documents", 1000, "number of documents")
-	flag.DurationVar(&o.phase, "phase", 0, "over how long faults and fragments are spread; 0: 6s for each fault, at most 6m")
-	flag.StringVar(&o.lobsink, "lobsink", "", "binary of lobsink; \"\": built from this source")
-	keep := flag.Bool("keep", false, "keep the folder with the logs, also if nothing is wrong")
-	flag.Parse()
-	if flag.NArg() > 0 || o.faults < 0 || o.faults > mostFaults || o.documents < 1 || o.fragments < o.documents || o.phase < 0 || o.phase > longestPhase {
-		return fmt.Errorf("usage: chaos [-seed N] [-faults up to %d] [-fragments N] [-documents N] [-phase TIME up to %s]; at least one fragment for each document", mostFaults, longestPhase)
-	}
-	if o.seed == 0 {
-		o.seed = rand.Uint64N(1 << 31) // as short as people like to type
-	}
-	if o.phase == 0 {
-		o.phase = min(max(time.Duration(o.faults)*faultSpacing, 30*time.Second), longestPhase)
+func realMain(ctx context.Context, args []string) (err error) {
+	o, err := parse(args)
+	if err != nil {
+		return err
 	}
 	if o.dir, err = os.MkdirTemp("", "lobsink-chaos-"); err != nil {
 		return err
 	}
 	defer func() {
-		if *keep {
+		if o.keep {
 			o.log.Info("the logs are kept", "folder", o.dir)
 			return
 		}
@@ -82,18 +68,45 @@ func realMain(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	failed := err != nil || len(problems) > 0 || r.fault() != nil
-	*keep = *keep || failed
 	if err != nil {
+		o.keep = true
 		return err
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
 	}
-	if failed {
-		return fmt.Errorf("seed %d found faults: %w", o.seed, errors.Join(append(problems, r.fault())...))
+	if fault := r.fault(); fault != nil || len(problems) > 0 {
+		o.keep = true
+		return fmt.Errorf("seed %d found faults: %w", o.seed, errors.Join(append(problems, fault)...))
 	}
 	return nil
+}
+
+// parse reads the command line.
+func parse(args []string) (o options, err error) {
+	o.log = slog.New(tint.NewHandler(os.Stderr, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))
+	f := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	f.Uint64Var(&o.seed, "seed", 0, "what the run is made from; 0: any")
+	f.IntVar(&o.faults, "faults", 50, fmt.Sprintf("number of faults, at most %d", mostFaults))
+	f.IntVar(&o.fragments, "fragments", 100_000, "number of fragments, at least one for each document")
+	f.IntVar(&o.documents, "documents", 1000, "number of documents")
+	f.DurationVar(&o.phase, "phase", 0, "over how long faults and fragments are spread, at most 6m; 0: 6s for each fault")
+	f.StringVar(&o.lobsink, "lobsink", "", "binary of lobsink; \"\": built from this source")
+	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs, also if nothing is wrong")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 || o.faults < 0 || o.faults > mostFaults || o.documents < 1 || o.fragments < o.documents || o.phase < 0 || o.phase > longestPhase {
+		f.Usage()
+		return o, errors.New("a value is out of its range")
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1 << 31) // as short as people like to type
+	}
+	if o.phase == 0 {
+		o.phase = min(max(time.Duration(o.faults)*faultSpacing, 30*time.Second), longestPhase)
+	}
+	return o, nil
 }
 
 // buildAll builds what runs as a process of its own. The version of nats-server

@@ -19,6 +19,7 @@ type options struct {
 	lobsink    string // the binaries
 	natsServer string
 	dir        string // a folder for everything
+	keep       bool   // it stays
 
 	seed      uint64
 	faults    int
