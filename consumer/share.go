@@ -282,15 +282,18 @@ func (s *Share) decide(now time.Time, holders []string, share, most int) {
 }
 
 // targets returns how many partitions each of these members should own. Whoever
-// holds more comes first where not all can have the same.
+// holds more comes first where not all can have the same; but not by what it has
+// to give up anyway, or the order would change while it does.
 func targets(members []string, held map[string]int, partitions int) map[string]int {
+	low, more := partitions/len(members), partitions%len(members)
+	keeps := func(id string) int { return min(held[id], low+1) }
 	ranked := slices.SortedFunc(slices.Values(members), func(a, b string) int {
-		return cmp.Or(cmp.Compare(held[b], held[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(keeps(b), keeps(a)), cmp.Compare(a, b))
 	})
 	out := map[string]int{}
 	for rank, id := range ranked {
-		out[id] = partitions / len(ranked)
-		if rank < partitions%len(ranked) {
+		out[id] = low
+		if rank < more {
 			out[id]++
 		}
 	}

@@ -18,7 +18,7 @@ type shareWorld struct {
 	rng        *rand.Rand
 	partitions int
 	now        time.Duration
-	members    map[string]*shareMember
+	members    []*shareMember           // in the order in which they joined
 	rows       map[string]time.Duration // until when each member row says live
 	leases     []shareLease
 	moves      int // how often a partition was given back or changed its owner
@@ -38,7 +38,7 @@ type shareMember struct {
 	frozen time.Duration // until when
 	unable bool          // its claims never succeed
 	attend time.Duration // when next
-	told   []bool
+	due    time.Duration // when something is to be done
 	held   []bool
 	claim  []time.Duration // when the claim under way is made; 0: none
 	hand   []time.Duration // when the drain under way ends; 0: none
@@ -53,7 +53,7 @@ const (
 
 func newShareWorld(seed uint64, partitions int) *shareWorld {
 	return &shareWorld{
-		rng: rand.New(rand.NewPCG(seed, 1)), partitions: partitions, members: map[string]*shareMember{},
+		rng: rand.New(rand.NewPCG(seed, 1)), partitions: partitions,
 		rows: map[string]time.Duration{}, leases: make([]shareLease, partitions), now: time.Hour,
 	}
 }
@@ -71,26 +71,40 @@ func (w *shareWorld) note(format string, a ...any) {
 func (w *shareWorld) join() *shareMember {
 	w.born++
 	id := fmt.Sprintf("%04x", w.rng.IntN(1<<16))
-	for w.members[id] != nil || w.rows[id] != 0 {
+	for w.named(id) != nil || w.rows[id] != 0 {
 		id += "x"
 	}
 	offset, rate := w.span(-24*time.Hour, 24*time.Hour), 0.98+w.rng.Float64()*0.04
 	m := &shareMember{
-		id: id, attend: w.now, told: make([]bool, w.partitions), held: make([]bool, w.partitions),
+		id: id, attend: w.now, due: w.now, held: make([]bool, w.partitions),
 		claim: make([]time.Duration, w.partitions), hand: make([]time.Duration, w.partitions), renew: make([]time.Duration, w.partitions),
 		share: NewShare(ShareOptions{Member: id, Partitions: w.partitions, Lease: shareLeaseTime, Renew: shareRenew}),
 		clock: func(now time.Duration) time.Time {
 			return start.Add(offset).Add(time.Duration(float64(now) * rate))
 		},
 	}
-	w.members[id] = m
+	w.members = append(w.members, m)
 	w.note("%s joins", id)
 	return m
 }
 
+// named returns a member; nil: it does not live.
+func (w *shareWorld) named(id string) *shareMember {
+	for _, m := range w.members {
+		if m.id == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (w *shareWorld) remove(m *shareMember) {
+	w.members = slices.DeleteFunc(slices.Clone(w.members), func(o *shareMember) bool { return o == m })
+}
+
 func (w *shareWorld) kill(m *shareMember) {
 	w.note("%s is killed", m.id)
-	delete(w.members, m.id)
+	w.remove(m)
 }
 
 // stop is what a member does that ends in order: it says so, gives back what it
@@ -98,7 +112,7 @@ func (w *shareWorld) kill(m *shareMember) {
 func (w *shareWorld) stop(m *shareMember) {
 	w.note("%s stops", m.id)
 	m.share.Stop()
-	m.attend = w.now
+	m.attend, m.due = w.now, w.now
 }
 
 func (w *shareWorld) roster() (r lobwriter.Roster) {
@@ -116,15 +130,12 @@ func (w *shareWorld) roster() (r lobwriter.Roster) {
 }
 
 // run lets time pass.
-func (w *shareWorld) run(d time.Duration, each func()) {
+func (w *shareWorld) run(d time.Duration) {
 	for end := w.now + d; w.now < end; w.now += shareTick {
-		for _, id := range slices.Sorted(maps.Keys(w.members)) {
-			if m := w.members[id]; w.now >= m.frozen {
+		for _, m := range w.members {
+			if w.now >= m.frozen && w.now >= m.due {
 				w.step(m)
 			}
-		}
-		if each != nil {
-			each()
 		}
 	}
 }
@@ -137,13 +148,19 @@ func (w *shareWorld) step(m *shareMember) {
 		m.attend = w.now + m.share.Next().Sub(now)
 	}
 	nothing := true
+	m.due = m.attend
 	for p := range w.partitions {
 		w.serve(m, p)
 		nothing = nothing && !m.held[p] && m.claim[p] == 0
+		for _, at := range []time.Duration{m.claim[p], m.hand[p], m.renew[p]} {
+			if at != 0 {
+				m.due = min(m.due, at)
+			}
+		}
 	}
 	if m.share.gone && nothing {
 		w.note("%s is gone", m.id)
-		delete(w.members, m.id)
+		w.remove(m)
 		delete(w.rows, m.id)
 	}
 }
@@ -153,7 +170,7 @@ func (w *shareWorld) serve(m *shareMember, p int) {
 	l := &w.leases[p]
 	own := m.share.Own(p) && !m.share.gone
 	if m.held[p] && l.id != m.id {
-		m.held[p] = false // fenced
+		m.held[p], m.hand[p], m.renew[p] = false, 0, 0 // fenced
 	}
 	switch {
 	case m.claim[p] != 0 && w.now >= m.claim[p]:
@@ -169,12 +186,12 @@ func (w *shareWorld) serve(m *shareMember, p int) {
 		m.held[p], m.renew[p] = true, w.now+shareRenew
 	case m.held[p] && m.hand[p] != 0 && w.now >= m.hand[p]:
 		w.note("%s gives %d back", m.id, p)
-		m.hand[p], m.held[p], *l = 0, false, shareLease{}
+		m.held[p], m.hand[p], m.renew[p], *l = false, 0, 0, shareLease{}
 		w.moves++
-	case m.held[p] && w.now >= m.renew[p]:
-		l.until, m.renew[p] = w.now+shareLeaseTime, w.now+shareRenew
 	case m.held[p] && !own && m.hand[p] == 0:
 		m.hand[p] = w.now + w.span(0, time.Second)
+	case m.held[p] && w.now >= m.renew[p]:
+		l.until, m.renew[p] = w.now+shareLeaseTime, w.now+shareRenew
 	case !m.held[p] && own && m.claim[p] == 0:
 		m.claim[p] = w.now + w.span(0, 300*time.Millisecond)
 	}
@@ -183,11 +200,11 @@ func (w *shareWorld) serve(m *shareMember, p int) {
 // counts returns how many partitions each living member holds.
 func (w *shareWorld) counts() map[string]int {
 	out := map[string]int{}
-	for id := range w.members {
-		out[id] = 0
+	for _, m := range w.members {
+		out[m.id] = 0
 	}
 	for _, l := range w.leases {
-		if m := w.members[l.id]; m != nil && l.until > w.now {
+		if _, lives := out[l.id]; lives && l.until > w.now {
 			out[l.id]++
 		}
 	}
@@ -205,9 +222,10 @@ func (w *shareWorld) unfair() string {
 	}
 	sum := 0
 	counts := w.counts()
-	for id, n := range counts {
+	for _, m := range w.members {
+		id, n := m.id, counts[m.id]
 		sum += n
-		if w.members[id].unable {
+		if m.unable {
 			continue
 		}
 		if low, high := w.partitions/able, (w.partitions+able-1)/able; n < low || n > high {
@@ -224,8 +242,8 @@ func (w *shareWorld) tail() string { return strings.Join(w.trace[max(0, len(w.tr
 
 // living returns the members that have not been told to stop.
 func (w *shareWorld) living() (all []*shareMember) {
-	for _, id := range slices.Sorted(maps.Keys(w.members)) {
-		if m := w.members[id]; !m.share.gone {
+	for _, m := range w.members {
+		if !m.share.gone {
 			all = append(all, m)
 		}
 	}

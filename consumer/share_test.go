@@ -123,16 +123,17 @@ func shareProperty(t *testing.T, play func(t *rapid.T, w *shareWorld)) {
 // settles lets time pass, after which shares are fair and nothing moves any more.
 func settles(t *rapid.T, w *shareWorld, within time.Duration) {
 	t.Helper()
-	w.run(within, nil)
+	w.run(within)
 	if why := w.unfair(); why != "" {
 		t.Fatalf("after %v: %s\n%s", within, why, w.tail())
 	}
 	moves := w.moves
-	w.run(5*shareLeaseTime, func() {
+	for range 10 {
+		w.run(shareLeaseTime / 2)
 		if why := w.unfair(); why != "" {
 			t.Fatalf("it was fair once, then %s\n%s", why, w.tail())
 		}
-	})
+	}
 	if w.moves != moves {
 		t.Fatalf("%d moves among members that do nothing\n%s", w.moves-moves, w.tail())
 	}
@@ -146,7 +147,7 @@ func TestShareConverges(t *testing.T) {
 	shareProperty(t, func(t *rapid.T, w *shareWorld) {
 		for range rapid.IntRange(1, 6).Draw(t, "members") {
 			w.join()
-			w.run(w.span(0, 2*shareLeaseTime), nil)
+			w.run(w.span(0, 2*shareLeaseTime))
 		}
 		for range rapid.IntRange(0, 8).Draw(t, "changes") {
 			all := w.living()
@@ -166,13 +167,13 @@ func TestShareConverges(t *testing.T) {
 				m.frozen = w.now + w.span(0, 3*shareLeaseTime)
 				w.note("%s is frozen until %v", m.id, m.frozen)
 			}
-			w.run(w.span(0, 2*shareLeaseTime), nil)
+			w.run(w.span(0, 2*shareLeaseTime))
 		}
 		thawed := w.now
 		for _, m := range w.members {
 			thawed = max(thawed, m.frozen)
 		}
-		w.run(thawed-w.now, nil)
+		w.run(thawed - w.now)
 		// The last member may have been killed just now: its lease ends first.
 		settles(t, w, 3*shareLeaseTime)
 	})
@@ -186,12 +187,12 @@ func TestShareJoin(t *testing.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "members")
 		for range n {
 			w.join()
-			w.run(w.span(0, shareLeaseTime/10), nil)
+			w.run(w.span(0, shareLeaseTime/10))
 		}
 		settles(t, w, 2*shareLeaseTime)
 		before := w.moves
 		m := w.join()
-		w.run(2*shareLeaseTime, nil)
+		w.run(2 * shareLeaseTime)
 		if why := w.unfair(); why != "" {
 			t.Fatalf("two leases after another one joined: %s\n%s", why, w.tail())
 		}
@@ -210,9 +211,9 @@ func TestShareKilled(t *testing.T) {
 			w.join()
 		}
 		settles(t, w, 2*shareLeaseTime)
-		w.run(w.span(0, shareLeaseTime), nil)
+		w.run(w.span(0, shareLeaseTime))
 		w.kill(w.living()[0])
-		w.run(shareLeaseTime+time.Second, nil)
+		w.run(shareLeaseTime + time.Second)
 		settles(t, w, 0)
 	})
 }
@@ -226,9 +227,9 @@ func TestShareStops(t *testing.T) {
 			w.join()
 		}
 		settles(t, w, 2*shareLeaseTime)
-		w.run(w.span(0, shareLeaseTime), nil)
+		w.run(w.span(0, shareLeaseTime))
 		w.stop(w.living()[0])
-		w.run(3*time.Second, nil)
+		w.run(3 * time.Second)
 		settles(t, w, 0)
 	})
 }
@@ -242,9 +243,9 @@ func TestShareFlaps(t *testing.T) {
 		flap := func() {
 			m := w.join()
 			m.unable = true
-			w.run(w.span(0, shareLeaseTime/2-time.Second), nil)
+			w.run(w.span(0, shareLeaseTime/2-time.Second))
 			w.kill(m)
-			w.run(w.span(0, time.Second), nil)
+			w.run(w.span(0, time.Second))
 		}
 		if early {
 			flap()
@@ -278,13 +279,13 @@ func TestShareUnable(t *testing.T) {
 		able := rapid.IntRange(1, 3).Draw(t, "able")
 		if rapid.Bool().Draw(t, "unable first") {
 			w.join().unable = true
-			w.run(w.span(0, 2*shareLeaseTime), nil)
+			w.run(w.span(0, 2*shareLeaseTime))
 		}
 		for range able {
 			w.join()
-			w.run(w.span(0, time.Second), nil)
+			w.run(w.span(0, time.Second))
 		}
-		w.run(w.span(0, 3*shareLeaseTime), nil)
+		w.run(w.span(0, 3*shareLeaseTime))
 		w.join().unable = true
 		settles(t, w, 5*shareLeaseTime)
 	})
