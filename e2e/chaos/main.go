@@ -47,6 +47,9 @@ const mostFaults = 200
 
 func realMain(ctx context.Context, args []string) (err error) {
 	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
