@@ -107,6 +107,7 @@ func (a *app) commands() []*cobra.Command {
 		a.demoCommand(),
 		a.runCommand(),
 		a.setupCommand(),
+		a.configCommand(),
 		a.publishCommand(),
 		a.documentCommand(),
 		a.deadLetterCommand(),

@@ -52,9 +52,14 @@ over; the second one ends the process at once. Neither loses anything.`,
 			return a.serve(cmd.Context(), cfg)
 		},
 	}
-	a.flags.add(cmd.Flags(), "nats_listen", "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
-		"lease", "renew", "flush_timeout", "drain_timeout", "http")
+	a.flags.add(cmd.Flags(), runSettings...)
 	return cmd
+}
+
+// runSettings are the settings of run beside those of all commands.
+var runSettings = []string{
+	"nats_listen", "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
+	"lease", "renew", "flush_timeout", "drain_timeout", "http",
 }
 
 // aboveBudget is what Go's soft memory limit allows beyond the budget of the

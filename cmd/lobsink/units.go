@@ -72,7 +72,12 @@ func (c *count) Set(text string) error {
 	return nil
 }
 
-func (c *count) String() string { return strconv.Itoa(int(*c)) }
+func (c *count) String() string {
+	if *c == 0 {
+		return "" // none was said
+	}
+	return strconv.Itoa(int(*c))
+}
 
 // Type implements pflag.Value.
 func (c *count) Type() string { return "number" }
