@@ -38,6 +38,9 @@ type hand struct {
 func newCrew(t *testing.T, partitions int) *crew {
 	t.Helper()
 	c := &crew{rig: newRig(t, partitions)}
+	// A busy machine does not let a lease run out, and one that runs out is soon
+	// over.
+	c.cfg.Lease, c.cfg.Renew, c.cfg.FlushTimeout = 4*time.Second, 1200*time.Millisecond, 3*time.Second
 	server := pgtest.Start(t, pgtest.NoSync())
 	c.database = postgres.Options{URL: server.CreateDatabase(t), Lease: c.cfg.Lease, FlushTimeout: c.cfg.FlushTimeout}
 	if _, _, err := postgres.Setup(t.Context(), c.database); err != nil {

@@ -68,7 +68,7 @@ func TestHotStandby(t *testing.T) {
 	}, nil)
 	c.eventually("b to be ready", func() bool { return check(b.cfg.Status, "partitions") == nil })
 	c.load(1, 300, 5)
-	time.Sleep(3 * c.cfg.Lease)
+	time.Sleep(2 * c.cfg.Lease)
 	if len(claims) > 0 || c.epochs() != 1 {
 		t.Errorf("%d attempts to claim, epoch %d, while the partition is owned", len(claims), c.epochs())
 	}

@@ -141,10 +141,10 @@ func (r *rig) text(key string) (string, lobwriter.Document, error) {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !ok() {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 30 s: %s", what)
+			r.t.Fatalf("not within a minute: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
