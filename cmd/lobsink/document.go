@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -174,33 +175,42 @@ func (a *app) warnMissing(d lobwriter.Document) {
 }
 
 func (a *app) documentVerify() *cobra.Command {
-	out := newOutput()
-	var all bool
-	var prefix string
+	v := &verification{app: a, out: newOutput()}
 	cmd := &cobra.Command{
-		Use:   "verify [KEY... | --all]",
-		Short: "Compare documents with their length and checksum",
+		Use:   "verify [KEY... | --all | --since TIME]",
+		Short: "Compare documents with their length and checksum, or with the stream",
 		Long: `Reads documents and compares their text with the length and the CRC-32C that
-lobsink noted when it was written. The exit code is 1 if one differs. The table
-has the documents that differ, the JSON all that were checked.`,
+lobsink noted when it was written; with --stream also with the stream, byte by
+byte, from their first fragment to the last one that is stored.
+
+The exit code is 1 if one differs, and 2 if one cannot be compared, because the
+stream no longer has all of it. The table has the documents that differ, with the
+first byte that does, from 0, and the sequence of its fragment; the JSON has all
+that were checked.`,
 		Example: `  lobsink doc verify ORDER-1
   lobsink doc verify --all
+  lobsink doc verify --since 24h --stream
   lobsink doc verify --all --prefix ORDER- -o json | jq '.items[] | select(.ok | not)'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			since := cmd.Flags().Changed("since")
 			switch {
-			case all == (len(args) > 0):
-				return usage("name the documents to verify, or say --all")
-			case prefix != "" && !all:
-				return usage("--prefix needs --all")
+			case (v.all || since) == (len(args) > 0):
+				return usage("name the documents to verify, or say --all or --since")
+			case v.prefix != "" && !v.all && !since:
+				return usage("--prefix needs --all or --since")
 			}
 			return a.withReader(cmd.Context(), func(r lobwriter.Reader) error {
-				v := &verification{app: a, reader: r, out: out}
-				return v.run(cmd.Context(), args, prefix)
+				v.reader = r
+				return v.begin(cmd.Context(), args)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "verify all documents")
-	cmd.Flags().StringVar(&prefix, "prefix", "", "with --all: only keys that begin with this `text`")
-	out.addFlag(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&v.all, "all", false, "verify all documents")
+	flags.Var(&sinceValue{now: time.Now, at: &v.since}, "since", "verify documents that were changed since this `time`: how long ago, such as 2h, or RFC 3339")
+	flags.StringVar(&v.prefix, "prefix", "", "with --all or --since: only keys that begin with this `text`")
+	flags.BoolVar(&v.stream, "stream", false, "compare with the stream too")
+	a.flags.add(flags, "max_fragment_bytes")
+	v.out.addFlag(cmd, ndjson)
 	return cmd
 }
