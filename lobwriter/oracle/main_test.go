@@ -48,6 +48,21 @@ func database(t testing.TB) (*standin.Server, oracle.Options) {
 	return db, options(db)
 }
 
+// db is a stand-in with a store and a reader on it.
+type db struct {
+	*standin.Server
+	schema *standin.Schema
+	o      oracle.Options
+	store  *oracle.Store
+	reader *oracle.Reader
+}
+
+func start(t testing.TB) *db {
+	t.Helper()
+	s, o := database(t)
+	return &db{Server: s, schema: s.Schema("lobsink_"), o: o, store: open(t, o), reader: openReader(t, o)}
+}
+
 func options(db *standin.Server) oracle.Options {
 	return oracle.Options{
 		User: "lobsink", Password: func(context.Context) (string, error) { return "secret", nil },
@@ -110,4 +125,14 @@ func TestDamage(t *testing.T) {
 		t.Errorf("%v, text %q, row %+v", err, text, d.Row)
 	}
 	lobtest.CheckDocument(t, r, lobwriter.UTF16, "l", "<a>text</a>")
+}
+
+// oracleOpen is oracle.Open, of a store that may not open.
+func oracleOpen(t testing.TB, o oracle.Options) (*oracle.Store, error) {
+	t.Helper()
+	s, err := oracle.Open(context.Background(), o)
+	if err == nil {
+		t.Cleanup(func() { s.Close() })
+	}
+	return s, err
 }

@@ -72,6 +72,11 @@ type Server struct {
 	account  account
 	// compileErrors are the rows of USER_ERRORS: name, type, line, position, text.
 	compileErrors [][]string
+	// refused are services without an instance, and the error of a logon there.
+	refused map[string]int
+	// running and most are how many calls of a procedure run, and have run, at the
+	// same time.
+	running, most map[string]int
 	place         Place
 }
 
@@ -95,6 +100,7 @@ func Start(address string) (*Server, error) {
 	close(thawed)
 	s := &Server{
 		listener: l, trips: map[string]int{}, conns: map[net.Conn]bool{}, schemas: map[string]*Schema{}, thawed: thawed,
+		refused: map[string]int{}, running: map[string]int{}, most: map[string]int{},
 		place: Place{Role: "PRIMARY", CharacterSet: "AL32UTF8", Database: "STANDIN", Container: "PDB1", Instance: "standin1"},
 	}
 	s.wg.Go(s.accept)
@@ -172,6 +178,34 @@ func (s *Server) SetAccount(user, password string, refuse int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.account = account{user, password, refuse}
+}
+
+// RefuseService has every logon at a service fail with an error, as the listener
+// does when no instance offers it; 0: no longer.
+func (s *Server) RefuseService(service string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[service] = code
+}
+
+// MostAtOnce returns how many calls of a procedure have run at the same time.
+func (s *Server) MostAtOnce(procedure string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most[procedure]
+}
+
+// runs counts a call of a procedure that runs until ended is called.
+func (s *Server) runs(procedure string) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[procedure]++
+	s.most[procedure] = max(s.most[procedure], s.running[procedure])
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running[procedure]--
+	}
 }
 
 // SetCompileErrors says what USER_ERRORS has: name, type, line, position and text

@@ -90,6 +90,7 @@ func (s *session) answer(b []byte) bool {
 		r.Module, r.Action, r.ClientInfo = call.module, call.action, call.info
 	}
 	fault := s.server.arrived(r)
+	defer s.server.runs(r.Procedure)()
 	err := s.wait(fault.Delay)
 	if err == nil && (fault == Fault{Delay: fault.Delay, Null: fault.Null} || fault.After) {
 		err = s.run(b[0], f, call)
@@ -155,9 +156,11 @@ const external = 2
 
 func (s *session) logOn(credentials int, user, password, service string) error {
 	s.server.mu.Lock()
-	a, place := s.server.account, s.server.place
+	a, place, down := s.server.account, s.server.place, s.server.refused[service]
 	s.server.mu.Unlock()
 	switch {
+	case down != 0:
+		return failure(down, "as the test wishes")
 	case a.refuse != 0:
 		return failure(a.refuse, "as the test wishes")
 	case a != account{} && (user != a.user || password != a.password), user == "" && credentials != external:
