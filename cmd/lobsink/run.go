@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -90,6 +91,7 @@ func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
 		return err
 	}
 	defer stopHTTP()
+	defer notifySystemd(ctx, log, ready.checks, ready.alive)()
 
 	s, err := openService(ctx, cfg, log, registry)
 	if err != nil || s == nil {
@@ -97,6 +99,9 @@ func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
 	}
 	defer s.close()
 	ready.embedded.Store(s.nats)
+	beats := newPulse(s.store, cfg.Lease)
+	s.store = beats
+	ready.pulse.Store(beats)
 	err = consumer.Run(context.WithoutCancel(ctx), ctx.Done(), s.consumer(cfg, log, registry, status))
 	if err == nil {
 		log.Info("stopped: everything read is stored and acknowledged")
@@ -221,6 +226,18 @@ type readiness struct {
 	stop     context.Context
 	status   *consumer.Status
 	embedded atomic.Pointer[embednats.Server] // nil: not started, or none
+	pulse    atomic.Pointer[pulse]            // nil: not started
+}
+
+// alive says what hangs; nil: nothing does. Waiting for NATS or for the database
+// is no hanging.
+func (r *readiness) alive() error {
+	p := r.pulse.Load()
+	if p == nil {
+		return nil
+	}
+	i := slices.IndexFunc(r.status.Checks(), func(c consumer.Check) bool { return c.Name == "nats" && c.Err != nil })
+	return p.err(i < 0)
 }
 
 func (r *readiness) checks() []telemetry.Check {
