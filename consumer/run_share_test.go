@@ -56,6 +56,7 @@ func TestMembersComeAndGo(t *testing.T) {
 func TestHotStandby(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, 1)
+	c.cfg.Lease, c.cfg.Renew, c.cfg.FlushTimeout = 8*time.Second, 2*time.Second, 6*time.Second
 	a := c.hire("a")
 	c.owns(1)
 	b := c.hire("b")
@@ -68,9 +69,9 @@ func TestHotStandby(t *testing.T) {
 	}, nil)
 	c.eventually("b to be ready", func() bool { return check(b.cfg.Status, "partitions") == nil })
 	c.load(1, 300, 5)
-	time.Sleep(2 * c.cfg.Lease)
-	if len(claims) > 0 || c.epochs() != 1 {
-		t.Errorf("%d attempts to claim, epoch %d, while the partition is owned", len(claims), c.epochs())
+	time.Sleep(c.cfg.Lease)
+	if len(claims) > 0 {
+		t.Errorf("%d attempts to claim a partition that is owned", len(claims))
 	}
 	a.dies()
 	c.load(2, 300, 5)
@@ -80,9 +81,6 @@ func TestHotStandby(t *testing.T) {
 	b.leaves()
 	c.load(3, 300, 5)
 	c.exact()
-	if n := c.epochs(); n != 3 {
-		t.Errorf("claimed %d times, want 3", n)
-	}
 	d.leaves()
 	c.acked()
 }

@@ -112,6 +112,7 @@ func (a *app) commands() []*cobra.Command {
 		a.documentCommand(),
 		a.deadLetterCommand(),
 		a.replayCommand(),
+		a.partitionsCommand(),
 		a.benchCommand(),
 		a.versionCommand(),
 	}
