@@ -1,5 +1,7 @@
 package batcher
 
+import "math/bits"
+
 // What Go's allocator uses beyond keys and data, in bytes on a 64-bit machine.
 // TestBytesMatchesHeap measures it.
 const (
@@ -14,15 +16,28 @@ const (
 	takenBytes = 92
 )
 
-// memory returns what a fragment costs while it is held. The capacity of a
-// copied slice is what the allocator gave, up to a quarter more than its length.
-func (h *held) memory() int64 { return int64(cap(h.data)) + heldBytes }
+// memory returns what a fragment costs while it is held.
+func (h *held) memory() int64 { return allocated(cap(h.data)) + heldBytes }
+
+// allocated returns about what the allocator takes for n bytes: its sizes are 16
+// bytes apart up to 256, then an eighth to a sixteenth of the size, and whole
+// pages of 8 KiB above 32 KiB (runtime/sizeclasses.go).
+func allocated(n int) int64 {
+	step := 16
+	switch {
+	case n > 32<<10:
+		step = 8 << 10
+	case n > 256:
+		step = 1 << (bits.Len(uint(n-1)) - 4)
+	}
+	return int64((n + step - 1) / step * step)
+}
 
 // overhead returns what a document costs beside its fragments.
 func (d *document) overhead() int64 { return int64(len(d.key)) + documentBytes }
 
 // Bytes returns about how much memory everything held takes, waiting or in
-// flight: data by its capacity, the data of holes included, and the overhead of
+// flight: the arrays of data, those of holes included, and the overhead of
 // each fragment and each key.
 func (b *Batcher) Bytes() int64 { return b.bytes }
 

@@ -1,7 +1,6 @@
 package batcher
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"testing"
@@ -55,7 +54,7 @@ func fill(b *Batcher, keys, fragments, data int) {
 	for range fragments {
 		for k := range keys {
 			seq++
-			b.Add(time.Time{}, Fragment{Key: fmt.Sprintf("order-%08d", k), Seq: seq, Data: bytes.Clone(payload)})
+			b.Add(time.Time{}, Fragment{Key: fmt.Sprintf("order-%08d", k), Seq: seq, Data: append(make([]byte, 0, data), payload...)})
 		}
 	}
 }

@@ -33,7 +33,7 @@ type modelHeld struct {
 	read  uint64
 }
 
-func (h modelHeld) memory() int64 { return int64(cap(h.Data)) + heldBytes }
+func (h modelHeld) memory() int64 { return allocated(cap(h.Data)) + heldBytes }
 
 func (m *model) find(key string) *modelDoc {
 	for _, d := range m.docs {

@@ -257,8 +257,11 @@ func (s *source) received(m *nats.Msg) Received {
 	r.Consumer, r.Deliveries = at.consumer, at.deliveries
 	f := &r.Fragment
 	f.Seq, f.Time = at.stream, at.time
-	// nats.go keeps headers and payload in one array: a copy frees the headers.
-	f.Data = bytes.Clone(m.Data)
+	f.Data = m.Data
+	if m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data) {
+		// nats.go keeps headers and payload in one array: a copy frees the headers.
+		f.Data = bytes.Clone(m.Data)
+	}
 
 	partition, token, err := s.layout.Parse(m.Subject)
 	if err != nil {

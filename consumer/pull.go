@@ -28,11 +28,17 @@ type puller struct {
 	mu     sync.Mutex
 	kept   map[uint64]string // reply subjects of the last message of each delivery
 	halted chan struct{}     // closed to end the fetch under way
+
+	// batches are filled in turn. The loop of an owner takes one only when it
+	// is done with the one before.
+	batches [2][]Received
+	turn    int
 }
 
-// fetchMessages is how many messages one fetch asks for at most: 1,000 reach
-// the server's full speed (measured with 200 B and 2 KB fragments).
-const fetchMessages = 1000
+// fetchMessages is how many messages one fetch asks for at most. With 1,000 the
+// server spent up to a quarter more on each of 200 bytes than with 5,000; more
+// than that brought nothing.
+const fetchMessages = 5000
 
 // begin prepares a fetch that halt can end.
 func (p *puller) begin() {
@@ -58,9 +64,10 @@ type pull struct {
 	MaxBytes int64         `json:"max_bytes,omitempty"`
 }
 
-// fetch reads messages and hands them over as they come. quiet tells that it
-// ended without any because the server had none. The error is the consumer's
-// own; no answer from NATS is not an error.
+// fetch reads messages and hands them over as they come. What deliver gets is
+// reused from the next but one call of it on. quiet tells that fetch ended without
+// any message because the server had none. The error is the consumer's own; no
+// answer from NATS is not an error.
 func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, deliver func([]Received)) (quiet bool, err error) {
 	p.mu.Lock()
 	halted := p.halted
@@ -108,6 +115,9 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 			got, answer := p.collect(m, messages)
 			count += len(got)
 			deliver(got)
+			if ctx.Err() != nil {
+				return false, nil // what was delivered may not have been taken
+			}
 			if answer != nil {
 				if end, err := p.answered(answer); end {
 					return false, err
@@ -176,7 +186,9 @@ const deliverAtOnce = 256
 // collect turns a message, and what is there behind it, into fragments. What it
 // comes upon that is no message, an answer of the server, is returned.
 func (p *puller) collect(first *nats.Msg, more <-chan *nats.Msg) (out []Received, answer *nats.Msg) {
-	out = make([]Received, 0, min(len(more)+1, deliverAtOnce))
+	p.turn ^= 1
+	out = p.batches[p.turn][:0]
+	defer func() { p.batches[p.turn] = out }()
 	last := first
 	out = append(out, p.received(first))
 	for len(out) < deliverAtOnce && answer == nil {

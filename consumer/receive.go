@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -260,11 +261,19 @@ func (p *Partition) checkpoint(flushed map[string]bool) lobwriter.Position {
 // passed forgets the positions that the stored checkpoint has passed.
 func (p *Partition) passed(checkpoint lobwriter.Position) {
 	i := sort.Search(len(p.received), func(i int) bool { return p.received[i].Seq > checkpoint.Seq })
-	p.received = p.received[i:]
-	if len(p.received) == 0 {
-		p.received = nil
+	if 2*i < len(p.received) {
+		p.received = p.received[i:]
+		return
+	}
+	// The room is used again, unless it is much more than was needed last.
+	n := copy(p.received, p.received[i:])
+	if p.received = p.received[:n]; cap(p.received) > max(8*n, smallReceived) {
+		p.received = slices.Clone(p.received)
 	}
 }
+
+// smallReceived is for how many positions room is kept without need.
+const smallReceived = 1024
 
 // acknowledge acknowledges the highest kept message at or below the stored
 // checkpoint. The database is the truth: a failure is repeated with the next

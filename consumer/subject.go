@@ -67,7 +67,7 @@ func Key(token string) (string, error) {
 		}
 	}
 	if first == len(token) {
-		return token, checkKey(token)
+		return token, checkLength(token)
 	}
 	key := make([]byte, 0, len(token))
 	key = append(key, token[:first]...)
@@ -114,12 +114,20 @@ func unescape(token string, i int) (byte, error) {
 	return b, nil
 }
 
-func checkKey(key string) error {
+// checkLength is all that can be wrong with plain bytes.
+func checkLength(key string) error {
 	switch {
 	case key == "":
 		return errors.New("the key is empty; it must have 1 to 255 bytes")
 	case len(key) > maxKey:
 		return fmt.Errorf("the key has %d bytes; it must end at byte offset %d", len(key), maxKey)
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if err := checkLength(key); err != nil {
+		return err
 	}
 	if i := strings.IndexByte(key, 0); i >= 0 {
 		return fmt.Errorf("the key has U+0000 at byte offset %d; databases cannot store it", i)
