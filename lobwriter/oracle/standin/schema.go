@@ -14,6 +14,10 @@ var limits = lobwriter.Limits{Documents: 1 << 20, Bytes: 1 << 30, ChunkBytes: 32
 // lockWait is how long a call waits for a fence row.
 const lockWait = 5 * time.Second
 
+// defaultHistory is how many flushes Rewind can go back, unless KeepHistory says
+// otherwise.
+const defaultHistory = 16
+
 // Schema is a set of tables and its package.
 type Schema struct {
 	// Memory is what the tables hold.
@@ -35,7 +39,7 @@ type Schema struct {
 func newSchema() *Schema {
 	return &Schema{
 		Memory: lobtest.NewMemory(limits), fences: map[int64]chan struct{}{}, leases: map[int64]chan struct{}{},
-		damaged: map[string]bool{}, refused: map[string]int{},
+		damaged: map[string]bool{}, refused: map[string]int{}, keep: defaultHistory,
 	}
 }
 
