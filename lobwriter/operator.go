@@ -10,6 +10,7 @@ type Operator interface {
 	Reader
 	RepairReader
 	Rebuilder
+	Purger
 
 	// Limits returns what one flush, and one chunk, may carry.
 	Limits() Limits

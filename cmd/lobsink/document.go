@@ -13,16 +13,16 @@ import (
 func (a *app) documentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doc",
-		Short: "List, show, read and check stored documents",
-		Long: `Reads documents from the database. These commands change nothing, and work
-while lobsink run runs.`,
+		Short: "List, show, read, check and purge stored documents",
+		Long: `Reads documents from the database, while lobsink run runs or not. Only doc purge
+changes anything.`,
 		Example: `  lobsink doc ls --prefix ORDER-
   lobsink doc show ORDER-1
   lobsink doc cat ORDER-1 > order.xml
   lobsink doc verify --all`,
 	}
 	asGroup(cmd)
-	cmd.AddCommand(a.documentList(), a.documentShow(), a.documentCat(), a.documentVerify())
+	cmd.AddCommand(a.documentList(), a.documentShow(), a.documentCat(), a.documentVerify(), a.documentPurge())
 	return cmd
 }
 

@@ -31,6 +31,9 @@ func openOperator(ctx context.Context, cfg *Config) (lobwriter.Operator, error) 
 	if err != nil {
 		return nil, err
 	}
+	if u.oracle != (oracleLogon{}) {
+		return nil, misconfigured("this command does not work with Oracle yet")
+	}
 	if u.path == "" {
 		op, err := postgres.OpenOperator(ctx, cfg.postgres(u))
 		if err != nil {
@@ -82,6 +85,27 @@ func (d *desk) connect() (err error) {
 	return nil
 }
 
+// withDatabase runs do with the database. It needs NATS for the audit stream only,
+// and does without where there is none.
+func (a *app) withDatabase(ctx context.Context, do func(*desk) error) (err error) {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	d := &desk{cfg: cfg}
+	if d.operator, err = openOperator(ctx, cfg); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.operator.Close()) }()
+	if err := d.connect(); err != nil {
+		fmt.Fprintf(a.stderr, "lobsink: warning: this is not noted in the audit stream: %s\n", redact(err.Error()))
+		d.nc, d.js = nil, nil
+	} else {
+		defer d.nc.Close()
+	}
+	return jetStreamError(do(d))
+}
+
 // withDesk runs do with stream and database of the configuration.
 func (a *app) withDesk(ctx context.Context, do func(*desk) error) (err error) {
 	cfg, err := a.load()
@@ -112,6 +136,10 @@ func (d *desk) rebuilder(ctx context.Context) (*rebuild.Rebuilder, error) {
 // stream. Without the first one nothing is changed. do returns what the second one
 // says of the work.
 func (a *app) audited(cmd *cobra.Command, d *desk, do func() (any, error)) error {
+	if d.js == nil {
+		_, err := do()
+		return err
+	}
 	ctx := cmd.Context()
 	log, err := audit.Open(ctx, d.js, d.cfg.Stream)
 	if err != nil {

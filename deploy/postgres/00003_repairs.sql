@@ -115,7 +115,40 @@ end
 $$;
 -- +goose StatementEnd
 
+-- Deletes documents that nobody changes any more: see lobwriter.Purger.
+-- +goose StatementBegin
+create function lobsink_purge_v1(
+  in_partition int, in_doc_key text[], in_state smallint, in_older bigint, in_dry_run boolean,
+  out documents bigint, out bytes bigint, out above bigint
+)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  fence lobsink_fences;
+  ids   bigint[];
+begin
+  select f.* into fence from lobsink_fences f where f.partition = in_partition for update;
+  select coalesce(array_agg(d.id) filter (where (d.life, d.seq) <= (fence.life, fence.checkpoint)), '{}'),
+         coalesce(sum(d.bytes) filter (where (d.life, d.seq) <= (fence.life, fence.checkpoint)), 0),
+         count(*) filter (where (d.life, d.seq) > (fence.life, fence.checkpoint))
+    into ids, bytes, above
+    from lobsink_documents d
+   where d.doc_key = any (in_doc_key) and d.partition = in_partition and d.state = in_state
+     and d.updated_at <= lobsink_now() - in_older;
+  documents := cardinality(ids);
+  if in_dry_run then
+    return;
+  end if;
+  delete from lobsink_chunks where document = any (ids);
+  delete from lobsink_repairs where document = any (ids);
+  delete from lobsink_documents where id = any (ids);
+end
+$$;
+-- +goose StatementEnd
+
 -- +goose Down
 
+drop function lobsink_purge_v1;
 drop function lobsink_swap_v1;
 drop table lobsink_repairs;

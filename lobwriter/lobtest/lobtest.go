@@ -65,6 +65,7 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 		{"Races", raceRules},
 		{"Reader", readerRules},
 		{"Rebuild", operators(rebuildRules)},
+		{"Purge", operators(purgeRules)},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, r := range topic.rules {

@@ -66,3 +66,24 @@ func (m *Memory) Repairs(ctx context.Context, key string) ([]lobwriter.Repair, e
 	defer m.lock()()
 	return slices.Clone(m.tables.documents[key].repairs), ctx.Err()
 }
+
+// Purge implements lobwriter.Purger.
+func (m *Memory) Purge(ctx context.Context, p lobwriter.Purge) (done lobwriter.Purged, err error) {
+	defer m.lock()()
+	f := m.fence(p.Partition)
+	for _, key := range p.Keys {
+		d, ok := m.tables.documents[key]
+		switch {
+		case !ok || d.Partition != p.Partition || d.State != p.State || d.UpdatedAt > m.Now()-int64(p.Older):
+		case lobwriter.Mark{Life: f.Life, Seq: f.Checkpoint.Seq}.Before(d.Mark):
+			done.Above++
+		default:
+			if !p.DryRun {
+				delete(m.tables.documents, key)
+			}
+			done.Documents++
+			done.Bytes += d.Bytes
+		}
+	}
+	return done, ctx.Err()
+}
