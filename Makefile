@@ -12,6 +12,11 @@ APT_postgresql := $(wildcard /usr/lib/postgresql/*/bin/initdb)
 APT_gcc        := $(shell command -v gcc)
 APT_systemd    := $(shell command -v systemd-analyze)
 APT_prometheus := $(shell command -v promtool)
+APT_nodejs     := $(shell command -v node)
+APT_npm        := $(shell command -v npm)
+
+# The parsers for Oracle's SQL. LOBSINK_SKIP_ORACLE_SYNTAX=1 leaves their test out.
+ORACLE_PARSERS := deploy/oracle/check/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
 .PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy
@@ -23,11 +28,18 @@ build: ## build bin/lobsink
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/lobsink ./cmd/lobsink
 
 tools-test:
-	@missing="$(if $(APT_postgresql),,postgresql) $(if $(APT_gcc),,gcc libc6-dev)"; \
+	@missing="$(if $(APT_postgresql),,postgresql) $(if $(APT_gcc),,gcc libc6-dev) \
+	  $(if $(LOBSINK_SKIP_ORACLE_SYNTAX),,$(if $(APT_nodejs),,nodejs) $(if $(APT_npm),,npm))"; \
 	if [ -n "$${missing// /}" ]; then \
 	  if [ "$$(id -u)" != 0 ]; then echo "the tests need: $$missing (run as root, or: sudo apt-get install $$missing)" >&2; exit 1; fi; \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
+	@$(if $(LOBSINK_SKIP_ORACLE_SYNTAX),true,$(MAKE) -s --no-print-directory $(ORACLE_PARSERS))
+
+$(ORACLE_PARSERS): deploy/oracle/check/package-lock.json
+	@cd $(dir $<) && npm ci --silent --no-audit --no-fund --ignore-scripts || \
+	  { echo "the parsers for Oracle's SQL could not be installed: npm ci needs an npm registry (LOBSINK_SKIP_ORACLE_SYNTAX=1 leaves their test out)" >&2; exit 1; }
+	@touch $@
 
 test: tools-test ## install what the tests need and run them all, with the race detector
 	CGO_ENABLED=0 $(GO) build ./...

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed sqlite/*.sql postgres/*.sql oracle/*.sql
+//go:embed sqlite/*.sql postgres/*.sql oracle/*.sql oracle/options oracle/layouts
 var files embed.FS
 
 // SQLite returns the migrations of the SQLite store.
@@ -16,8 +16,8 @@ func SQLite() fs.FS { return sub("sqlite") }
 // PostgreSQL returns the migrations of the PostgreSQL store.
 func PostgreSQL() fs.FS { return sub("postgres") }
 
-// Oracle returns the scripts of the Oracle store: the numbered migrations, and
-// those that an operator runs at will.
+// Oracle returns the scripts of the Oracle store: the numbered migrations, those
+// that an operator runs at will, storage choices in options and the layouts of text.
 func Oracle() fs.FS { return sub("oracle") }
 
 func sub(folder string) fs.FS {

@@ -2,7 +2,8 @@
 -- processor time on the database server. Applies to what is written from then on.
 --
 -- Licence: Oracle Advanced Compression (an option of Enterprise Edition)
--- Runs: after
+-- Runs: last
+-- Excludes: partitioning, body-tables
 --
 -- Not run on Oracle.
 

@@ -3,7 +3,8 @@
 -- append as long as it fits. Before the first document: it moves the table.
 --
 -- Licence: none
--- Runs: after
+-- Runs: after the tables
+-- Excludes: partitioning, body-tables
 --
 -- Not run on Oracle.
 

@@ -3,7 +3,8 @@
 -- reading a document takes.
 --
 -- Licence: none
--- Runs: after
+-- Runs: last
+-- Excludes: partitioning, body-tables, retention-none
 --
 -- Not run on Oracle.
 

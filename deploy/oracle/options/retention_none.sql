@@ -4,7 +4,8 @@
 -- while it grows may get ORA-01555 or ORA-22924, and has to read again.
 --
 -- Licence: none
--- Runs: after
+-- Runs: last
+-- Excludes: partitioning, body-tables, retention-min
 --
 -- Not run on Oracle.
 

@@ -4,7 +4,8 @@
 -- their keys then has to sort.
 --
 -- Licence: none
--- Runs: after
+-- Runs: after the tables
+-- Excludes: partitioning
 --
 -- Not run on Oracle.
 
