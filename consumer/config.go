@@ -57,6 +57,8 @@ type Config struct {
 	OnRetry func(op string, attempt int, err error, wait time.Duration)
 	// Status may be nil.
 	Status *Status
+	// Control may be nil.
+	Control *Control
 }
 
 // quietFor is how often the server is asked when nothing arrives: design limit

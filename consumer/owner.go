@@ -385,4 +385,5 @@ func (o *owner) observe() {
 		o.status.partition(o.index, owned)
 	}
 	o.gauges.holds(o.part)
+	o.status.holds(o.part.holding(time.Now()))
 }

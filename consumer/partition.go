@@ -79,6 +79,7 @@ type Partition struct {
 	suspectAt time.Time     // when a mismatch was first seen; zero: none
 	stopping  bool          // Stop was called
 	assigned  bool          // the last word of Assign
+	paused    bool          // the last word of Pause
 	// left is the claim of a turn that was dropped, whose lease holds on; its
 	// epoch is 0 if there is none.
 	left lobwriter.Claim

@@ -65,7 +65,7 @@ const positionBytes = 16
 
 // read asks for the next messages if there is room for them.
 func (p *Partition) read() {
-	if p.phase != owning || p.fetching || p.looking || p.ending() {
+	if p.phase != owning || p.paused || p.fetching || p.looking || p.ending() {
 		return
 	}
 	room := p.allowance - p.Bytes()

@@ -59,6 +59,8 @@ func Run(ctx context.Context, stop <-chan struct{}, cfg Config) error {
 	for i := range owners {
 		owners[i] = newOwner(m, i)
 	}
+	cfg.Control.serve(owners)
+	defer cfg.Control.serve(nil)
 	// The end of soft asks the owners to stop, the end of ctx makes them.
 	soft, endSoft := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endSoft(nil)

@@ -16,6 +16,7 @@ type Status struct {
 	dbErr    error
 	dbSeen   bool
 	owned    []bool
+	holdings []Holding
 	assigned []bool        // the partitions that this member is to own; nil: not known yet
 	reported map[int]error // why a partition stands still
 }
@@ -94,6 +95,7 @@ func (s *Status) serves(partitions int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owned = make([]bool, partitions)
+	s.holdings = make([]Holding, partitions)
 }
 
 // partition notes that a partition came to be owned, or is not any more.

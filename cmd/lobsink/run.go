@@ -102,7 +102,14 @@ func (a *app) serve(ctx context.Context, cfg *Config) (err error) {
 	beats := newPulse(s.store, cfg.Lease)
 	s.store = beats
 	ready.pulse.Store(beats)
-	err = consumer.Run(context.WithoutCancel(ctx), ctx.Done(), s.consumer(cfg, log, registry, status))
+	running := s.consumer(cfg, log, registry, status)
+	answering := &memberService{cfg: cfg, consumer: &running, control: running.Control, started: time.Now(), ready: ready.checks}
+	stopAnswering, err := answering.serve(s.conn, log)
+	if err != nil {
+		return err
+	}
+	defer stopAnswering()
+	err = consumer.Run(context.WithoutCancel(ctx), ctx.Done(), running)
 	if err == nil {
 		log.Info("stopped: everything read is stored and acknowledged")
 	}
@@ -200,7 +207,7 @@ func (s *service) consumer(cfg *Config, log *slog.Logger, reg prometheus.Registe
 		Member: lobwriter.Member{ID: consumer.NewID(), Name: host, Version: version()},
 		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory - cfg.Memory/uncounted,
 		Lease: cfg.Lease, Renew: cfg.Renew, FlushTimeout: cfg.FlushTimeout, DrainTimeout: cfg.DrainTimeout,
-		Log: log, Metrics: consumer.NewMetrics(reg), Status: status,
+		Log: log, Metrics: consumer.NewMetrics(reg), Status: status, Control: consumer.NewControl(),
 	}
 	if s.metrics != nil {
 		c.OnRetry = s.metrics.Retried
