@@ -96,6 +96,9 @@ func openRawSQL(cfg *Config) (*rawSQL, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.oracle != (oracleLogon{}) {
+		return nil, misconfigured("benchmarks do not work with Oracle yet")
+	}
 	open := func(driver, source string) func(context.Context) (*sql.DB, error) {
 		return func(context.Context) (*sql.DB, error) {
 			db, err := sql.Open(driver, source)
