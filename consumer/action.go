@@ -39,7 +39,9 @@ type (
 	DoConfirm struct{ Turn Turn }
 
 	// DoSweep deletes every other consumer of the partition, whatever its
-	// epoch. No answer: the next claim sweeps again.
+	// epoch: those on a list that was made before the claim was seen to be
+	// current. A process that was frozen in between then cannot delete its
+	// successor's. No answer: the next claim sweeps again.
 	DoSweep struct {
 		Turn  Turn
 		Claim lobwriter.Claim

@@ -214,35 +214,49 @@ func changed(own, now jetstream.ConsumerConfig) string {
 	return ""
 }
 
-// open creates a consumer. An existing one of that name is an error.
+// open creates a consumer. An existing one of that name is an error, unless it is
+// the same: then the answer to an earlier try was lost.
 func (s *source) open(ctx context.Context, cfg jetstream.ConsumerConfig) (*puller, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	c, err := s.js.CreateConsumer(ctx, s.name, cfg)
+	var c jetstream.Consumer
+	err := request(ctx, func(ctx context.Context) (err error) {
+		c, err = s.js.CreateConsumer(ctx, s.name, cfg)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &puller{source: s, consumer: c, config: cfg, kept: map[uint64]string{}}, nil
 }
 
-// sweep deletes the consumers whose names begin with prefix, but one.
-func (s *source) sweep(ctx context.Context, prefix, keep string) error {
+// sweep deletes the consumers whose names begin with prefix, but one. Between the
+// list of them and the first deletion it asks whether it still may: whatever is
+// made later is not on the list.
+func (s *source) sweep(ctx context.Context, prefix, keep string, may func(context.Context) error) error {
 	_, st, err := s.facts(ctx)
 	if err != nil {
 		return err
 	}
+	var others []string
 	names := st.ConsumerNames(ctx)
-	var failed error
 	for name := range names.Name() {
-		if !strings.HasPrefix(name, prefix) || name == keep {
-			continue
+		if strings.HasPrefix(name, prefix) && name != keep {
+			others = append(others, name)
 		}
+	}
+	if err := names.Err(); err != nil || len(others) == 0 {
+		return err
+	}
+	if err := may(ctx); err != nil {
+		return err
+	}
+	var failed error
+	for _, name := range others {
 		err := request(ctx, func(ctx context.Context) error { return st.DeleteConsumer(ctx, name) })
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	return errors.Join(failed, names.Err())
+	return failed
 }
 
 // received turns a message into a fragment. What breaks a rule becomes a hole,

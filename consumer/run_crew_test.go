@@ -20,6 +20,7 @@ import (
 // of its own to both servers, as a process has.
 type crew struct {
 	*rig
+	server   *pgtest.Server
 	database postgres.Options
 	hands    []*hand
 }
@@ -41,8 +42,8 @@ func newCrew(t *testing.T, partitions int) *crew {
 	// A busy machine does not let a lease run out, and one that runs out is soon
 	// over.
 	c.cfg.Lease, c.cfg.Renew, c.cfg.FlushTimeout = 4*time.Second, 1200*time.Millisecond, 3*time.Second
-	server := pgtest.Start(t, pgtest.NoSync())
-	c.database = postgres.Options{URL: server.CreateDatabase(t), Lease: c.cfg.Lease, FlushTimeout: c.cfg.FlushTimeout}
+	c.server = pgtest.Start(t, pgtest.NoSync())
+	c.database = postgres.Options{URL: c.server.CreateDatabase(t), Lease: c.cfg.Lease, FlushTimeout: c.cfg.FlushTimeout}
 	if _, _, err := postgres.Setup(t.Context(), c.database); err != nil {
 		t.Fatal(err)
 	}
