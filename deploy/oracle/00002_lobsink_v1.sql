@@ -39,6 +39,7 @@
 --   -20815  the client found the text not to be UTF-8, or U+0000 in it
 --   -20816  (attached table) there is no row with this key
 --   -20817  (attached table) the key cannot be one of that table
+--   -20818  (attached table) documents are not deleted: that table is not lobsink's
 
 SET DEFINE OFF
 SET SQLBLANKLINES ON
@@ -431,6 +432,21 @@ CREATE OR REPLACE PACKAGE lobsink_v1 AUTHID DEFINER AS
     p_from              IN  NUMBER,
     p_data              OUT t_raw,
     p_next              OUT NUMBER);
+
+  -- Purger.Purge: deletes those of the keys whose document is in state p_state, was
+  -- not changed for p_older and has its mark at or below the checkpoint, under the
+  -- lock of the fence row. p_dry_run 1 only counts. p_bytes is what was deleted,
+  -- p_above counts those that were not only because their mark is above the
+  -- checkpoint.
+  PROCEDURE purge(
+    p_partition         IN  NUMBER,
+    p_key               IN  t_key,
+    p_state             IN  NUMBER,
+    p_older             IN  NUMBER,
+    p_dry_run           IN  NUMBER,
+    p_documents         OUT NUMBER,
+    p_bytes             OUT NUMBER,
+    p_above             OUT NUMBER);
 
 END lobsink_v1;
 /

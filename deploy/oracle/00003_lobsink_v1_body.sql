@@ -119,6 +119,12 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     NULL;
   END take_body;
 
+  -- drop_body removes the text of a document whose row is going to be deleted.
+  PROCEDURE drop_body(p_partition IN NUMBER, p_key IN VARCHAR2, p_generation IN NUMBER) IS
+  BEGIN
+    NULL;
+  END drop_body;
+
   -- lobsink:body end
 
   PROCEDURE read_binding(p_database_id OUT VARCHAR2, p_life OUT NUMBER, p_stream OUT VARCHAR2, p_created OUT NUMBER,
@@ -1274,6 +1280,48 @@ CREATE OR REPLACE PACKAGE BODY lobsink_v1 AS
     WHEN NO_DATA_FOUND THEN
       RETURN;
   END read_repair;
+
+  PROCEDURE purge(
+    p_partition         IN  NUMBER,
+    p_key               IN  t_key,
+    p_state             IN  NUMBER,
+    p_older             IN  NUMBER,
+    p_dry_run           IN  NUMBER,
+    p_documents         OUT NUMBER,
+    p_bytes             OUT NUMBER,
+    p_above             OUT NUMBER) IS
+    l_now        NUMBER := now_ns;
+    l_updated_at NUMBER;
+    l_fence      t_fence;
+    l_row        t_row;
+  BEGIN
+    ROLLBACK;
+    p_documents := 0;
+    p_bytes := 0;
+    p_above := 0;
+    l_fence := lock_fence(p_partition);
+    FOR i IN 1 .. p_key.COUNT LOOP
+      l_row := read_row(p_partition, p_key(i), 0);
+      CONTINUE WHEN l_row.rid IS NULL OR l_row.state <> p_state;
+      SELECT updated_at INTO l_updated_at FROM lobsink_documents WHERE ROWID = l_row.rid;
+      CONTINUE WHEN l_updated_at > l_now - p_older;
+      IF l_row.life < l_fence.life OR (l_row.life = l_fence.life AND l_row.last_seq <= l_fence.checkpoint) THEN
+        p_documents := p_documents + 1;
+        p_bytes := p_bytes + l_row.bytes;
+        IF p_dry_run = 0 THEN
+          drop_body(p_partition, p_key(i), l_row.generation);
+          DELETE FROM lobsink_repairs WHERE doc_key = p_key(i);
+          DELETE FROM lobsink_documents WHERE ROWID = l_row.rid;
+        END IF;
+      ELSE
+        p_above := p_above + 1;
+      END IF;
+    END LOOP;
+  EXCEPTION
+    WHEN OTHERS THEN
+      ROLLBACK;
+      RAISE;
+  END purge;
 
 END lobsink_v1;
 /
