@@ -232,6 +232,8 @@ func TestContainerBuilds(t *testing.T) {
 			t.Run(stage.Name, func(t *testing.T) {
 				out := t.TempDir()
 				line := strings.Replace(found[0], " -o /out/", " -buildvcs=false -o "+out+"/", 1)
+				// It changes no outcome, and every package would be built again.
+				line = strings.Replace(line, " -trimpath ", " ", 1)
 				if err := shell(t.Context(), source, line); err != nil {
 					t.Fatal(err)
 				}
