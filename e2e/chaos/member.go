@@ -30,7 +30,7 @@ func (m *member) start(binary string, db *postgres, failed func(error)) error {
 	for _, l := range m.nats {
 		nats = append(nats, l.listen)
 	}
-	m.claims = &claims{log: m.log, made: map[claim]bool{}}
+	m.claims = &claims{log: m.log, asked: make(chan struct{}), wrote: make(chan struct{}), made: map[claim]bool{}}
 	p, err := startProcess(m.name, m.claims, binary, "run",
 		"--nats", natsURLs(nats), "--store", db.through(m.postgres[0].listen),
 		"--lease", lease.String(), "--max-age", "200ms", "--http", "off", "--log-format", "json")
@@ -38,7 +38,6 @@ func (m *member) start(binary string, db *postgres, failed func(error)) error {
 		return err
 	}
 	m.proc = p
-	m.claims.asked = make(chan struct{})
 	asked := m.claims.asked
 	go func() {
 		<-p.ended
@@ -59,8 +58,14 @@ func (m *member) kill() {
 }
 
 // terminate ends it with SIGTERM; it has half a minute to store what it holds,
-// and as much again for a slow machine.
+// and as much again for a slow machine. A process that has hardly begun does not
+// listen to signals yet: it has written something first.
 func (m *member) terminate() error {
+	select {
+	case <-m.claims.wrote:
+	case <-m.proc.ended:
+	case <-time.After(time.Minute):
+	}
 	close(m.claims.asked)
 	err := m.proc.terminate(time.Minute)
 	m.proc = nil
@@ -78,6 +83,8 @@ type claim struct {
 type claims struct {
 	log   *os.File
 	asked chan struct{} // closed when the process is asked, or made, to end
+
+	wrote chan struct{} // closed when it has written a line
 
 	mu   sync.Mutex
 	part []byte // of a line
@@ -101,6 +108,11 @@ func (c *claims) Write(p []byte) (int, error) {
 }
 
 func (c *claims) read(line []byte) {
+	select {
+	case <-c.wrote:
+	default:
+		close(c.wrote)
+	}
 	var record struct {
 		Msg       string
 		Partition int

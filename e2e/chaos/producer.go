@@ -14,30 +14,41 @@ import (
 	"github.com/lobsink/lobsink/e2e/chaos/check"
 )
 
-// producers publish the fragments of all documents, evenly over a time. Each
-// document has one producer, which publishes one fragment at a time and repeats
-// with the same Nats-Msg-Id what was not acknowledged.
+// producers publish the fragments of all documents: some at once, the others
+// evenly over a time. Each document has one producer, which publishes one fragment
+// at a time and repeats with the same Nats-Msg-Id what was not acknowledged.
 type producers struct {
 	js        jetstream.JetStream
 	documents []*document
 	fragments int // in all
+	backlog   int // of them, how many are published at once
 	over      time.Duration
 	seed      uint64
 
-	began time.Time
-	taken atomic.Int64 // how many fragments have been taken up
+	taken atomic.Int64  // how many fragments have been taken up
+	ready chan struct{} // closed when the backlog is acknowledged
+	began time.Time     // when that was
 
 	mu    sync.Mutex
 	acked check.Acked
 }
+
+func newProducers(o options, js jetstream.JetStream) *producers {
+	return &producers{
+		js: js, documents: newDocuments(o.seed, o.documents, o.fragments), fragments: o.fragments,
+		backlog: max(1, o.fragments/backlogShare), over: o.phase, seed: o.seed,
+		ready: make(chan struct{}), acked: check.Acked{},
+	}
+}
+
+// backlogShare: of so many fragments, one is there before the first member is.
+const backlogShare = 2
 
 // workers is how many producers there are.
 const workers = 32
 
 // run publishes everything, or fails when ctx ends.
 func (p *producers) run(ctx context.Context) error {
-	p.acked = check.Acked{}
-	p.began = time.Now()
 	errs := make(chan error, workers)
 	for w := range workers {
 		go func() { errs <- p.work(ctx, w) }()
@@ -74,21 +85,35 @@ func (p *producers) work(ctx context.Context, w int) error {
 		if err := p.publish(ctx, msg); err != nil {
 			return fmt.Errorf("publishing %s: %w", id, err)
 		}
-		p.mu.Lock()
-		p.acked[id] = check.Publication{Key: d.key, Digest: check.DigestOf(text)}
-		p.mu.Unlock()
+		p.note(id, check.Publication{Key: d.key, Digest: check.DigestOf(text)})
 	}
 	return nil
+}
+
+// note takes in an acknowledgement.
+func (p *producers) note(id string, published check.Publication) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.acked[id] = published; len(p.acked) == p.backlog {
+		p.began = time.Now()
+		close(p.ready)
+	}
 }
 
 // pace waits until it is time for one more fragment. After an outage all
 // producers catch up as fast as they can.
 func (p *producers) pace(ctx context.Context) {
-	due := time.Duration(float64(p.over) * float64(p.taken.Add(1)) / float64(p.fragments))
-	select {
-	case <-time.After(due - time.Since(p.began)):
-	case <-ctx.Done():
+	n := int(p.taken.Add(1)) - p.backlog
+	if n <= 0 {
+		return
 	}
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return
+	}
+	due := time.Duration(float64(p.over) * float64(n) / float64(p.fragments-p.backlog))
+	sleep(ctx, due-time.Since(p.began))
 }
 
 // publish repeats until the server acknowledges.
@@ -102,10 +127,7 @@ func (p *producers) publish(ctx context.Context, msg *nats.Msg) error {
 			return nil
 		}
 		last = err
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		sleep(ctx, 100*time.Millisecond)
 	}
 	return fmt.Errorf("%w; last answer: %w", context.Cause(ctx), last)
 }

@@ -32,7 +32,8 @@ type options struct {
 // Bounds of a run. All together it takes at most ten minutes.
 const (
 	runLimit     = 10*time.Minute - 20*time.Second
-	startLimit   = 2 * time.Minute   // until everything runs
+	startLimit   = 2 * time.Minute   // until the servers run
+	backlogLimit = 2 * time.Minute   // until the backlog is published
 	publishLimit = 90 * time.Second  // after the last fault
 	settleLimit  = 150 * time.Second // until everything is stored
 )
@@ -91,7 +92,7 @@ func (n *run) problem(err error) {
 	n.problems = append(n.problems, err)
 }
 
-// start starts servers and members.
+// start starts the servers.
 func (n *run) start(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errors.New("the servers have not started in time"))
 	defer cancel()
@@ -120,26 +121,23 @@ func (n *run) start(ctx context.Context) (err error) {
 	if n.members, err = newMembers(mostMembers, n.lobsink, n.dir, n.cluster, n.db, free, n.problem); err != nil {
 		return err
 	}
-	for _, m := range n.members.all[:firstMembers] {
-		if err := n.members.start(m); err != nil {
-			return err
-		}
-	}
-	n.log.Info("everything runs", "members", firstMembers, "servers", clusterServers)
+	n.log.Info("the servers run")
 	return nil
 }
 
-// disturb publishes everything while there are faults. It returns what was
-// acknowledged.
+// disturb publishes everything, part of it before there is a member, and the rest
+// while there are faults. It returns what was acknowledged.
 func (n *run) disturb(ctx context.Context) (counts map[kind]int, acked check.Acked, err error) {
-	publishing, cancel := context.WithTimeoutCause(ctx, n.phase+publishLimit, errors.New("not acknowledged in time"))
+	publishing, cancel := context.WithTimeoutCause(ctx, backlogLimit+n.phase+publishLimit, errors.New("not acknowledged in time"))
 	defer cancel()
-	p := &producers{js: n.cluster.js, documents: newDocuments(n.seed, n.documents, n.fragments),
-		fragments: n.fragments, over: n.phase, seed: n.seed}
+	p := newProducers(n.options, n.cluster.js)
 	published := make(chan error, 1)
 	go func() { published <- p.run(publishing) }()
 	f := &faults{cluster: n.cluster, db: n.db, members: n.members, takeovers: &n.takeovers, log: n.log}
-	err = f.run(ctx, plan(n.seed, n.faults, n.phase))
+	err = n.startMembers(ctx, p)
+	if err == nil {
+		err = f.run(ctx, plan(n.seed, n.faults, n.phase))
+	}
 	if err != nil {
 		cancel()
 	}
@@ -147,6 +145,24 @@ func (n *run) disturb(ctx context.Context) (counts map[kind]int, acked check.Ack
 		n.problem(pubErr)
 	}
 	return f.counts(), p.acknowledged(), errors.Join(err, ctx.Err())
+}
+
+// startMembers starts the first members once there is a backlog for them.
+func (n *run) startMembers(ctx context.Context, p *producers) error {
+	select {
+	case <-p.ready:
+	case <-time.After(backlogLimit):
+		return errors.New("the backlog was not published in time")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for _, m := range n.members.all[:firstMembers] {
+		if err := n.members.start(m); err != nil {
+			return err
+		}
+	}
+	n.log.Info("the members run", "members", firstMembers, "backlog", p.backlog)
+	return nil
 }
 
 // judge waits until everything is stored, or for long enough, ends the members,

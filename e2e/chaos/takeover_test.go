@@ -31,7 +31,7 @@ func TestClaimsInLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	c := &claims{log: log, made: map[claim]bool{}}
+	c := &claims{log: log, wrote: make(chan struct{}), made: map[claim]bool{}}
 	text := `{"time":"x","level":"INFO","msg":"partition claimed","partition":3,"epoch":7,"checkpoint":0}` + "\n" +
 		"no JSON\n" + `{"msg":"something else","partition":1,"epoch":2}` + "\n" + `{"msg":"partition claimed","partition":1,"epoch":2}`
 	for _, b := range []byte(text) {
