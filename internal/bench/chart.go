@@ -184,9 +184,9 @@ func (r *Result) Chart(file string) error {
 		}
 		return *v
 	}
-	b := bars{names: []string{"read only", "write only", "lobsink"}}
+	b := bars{names: []string{"nats.go alone", "read only", "write only", "lobsink"}}
 	read, write := value(r.ReadOnlyPerSecond), value(r.WriteOnlyPerSecond)
-	b.series = []series{{values: []float64{read, write, value(r.FragmentsPerSecond)}}}
+	b.series = []series{{values: []float64{value(r.NATSOnlyPerSecond), read, write, value(r.FragmentsPerSecond)}}}
 	if read > 0 && write > 0 {
 		b.names = append(b.names, "one after the other")
 		b.series[0].values = append(b.series[0].values, 1/(1/read+1/write))

@@ -32,30 +32,42 @@ func (s *stream) remove(ctx context.Context) error {
 	return nil
 }
 
-// The reader of read: the fastest form of nats.go that was measured, with one
+// clear removes all consumers.
+func (s *stream) clear(ctx context.Context) error {
+	st, err := s.js.Stream(ctx, s.name)
+	if err != nil {
+		return err
+	}
+	names := st.ConsumerNames(ctx)
+	for name := range names.Name() {
+		if err := st.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+	}
+	return names.Err()
+}
+
+// The reader of download: the fastest form of nats.go that was measured, with one
 // acknowledgement for many messages.
 const (
 	readBatch = 5000
 	readAck   = 1000
 )
 
-// read reads the whole stream and does nothing with it. It returns the time
-// until the last message has come.
-func (s *stream) read(ctx context.Context, messages int) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxStall)
-	defer cancel()
+// download reads the whole stream with nats.go alone and does nothing with it.
+// It returns the time until the last message has come.
+func (s *stream) download(ctx context.Context, messages int) (time.Duration, error) {
 	var left atomic.Int64
 	left.Store(int64(messages))
 	done := make(chan struct{})
 	began := time.Now()
 	for partition := range s.layout.Partitions {
 		c, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
-			AckPolicy: jetstream.AckAllPolicy, MaxAckPending: -1, FilterSubject: s.layout.Filter(partition),
+			AckPolicy: jetstream.AckAllPolicy, MaxAckPending: -1, MemoryStorage: true, FilterSubject: s.layout.Filter(partition),
 		})
 		if err != nil {
 			return 0, err
 		}
-		defer func() { _ = s.js.DeleteConsumer(context.WithoutCancel(ctx), s.name, c.CachedInfo().Name) }() // it goes with the stream
 		received := 0
 		reading, err := c.Consume(func(m jetstream.Msg) {
 			if received++; received%readAck == 0 {
@@ -73,11 +85,38 @@ func (s *stream) read(ctx context.Context, messages int) (time.Duration, error) 
 			<-reading.Closed()
 		}()
 	}
+	for before := int64(messages); ; {
+		select {
+		case <-done:
+			return time.Since(began), nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(maxStall):
+		}
+		now := left.Load()
+		if now == before {
+			return 0, fmt.Errorf("reading the stream: %d messages do not come", now)
+		}
+		before = now
+	}
+}
+
+// readOnly runs the consumer on the same stream with a store that stores nothing.
+// It returns the time from the start to the last flush.
+func (p *Pipeline) readOnly(ctx context.Context, l lobwriter.Limits) (time.Duration, error) {
+	d := newDiscard(l, p.Workload.Fragments)
+	began := time.Now()
+	run := p.start(ctx, d)
 	select {
-	case <-done:
-		return time.Since(began), nil
+	case <-d.reached:
+		took := time.Since(began)
+		return took, run.end()
+	case <-run.ended:
+		return 0, errors.Join(errEnded, run.end())
 	case <-ctx.Done():
-		return 0, fmt.Errorf("reading the stream: %d messages did not come: %w", left.Load(), ctx.Err())
+		return 0, errors.Join(ctx.Err(), run.end())
+	case <-time.After(maxStall + time.Duration(p.Workload.Fragments)*time.Millisecond):
+		return 0, errors.Join(errors.New("reading the stream: not all messages come"), run.end())
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"time"
 
@@ -49,6 +51,8 @@ type Pipeline struct {
 	// ServerPID is the process of the NATS server; 0: not on this machine.
 	ServerPID int
 
+	// Profile takes the processor profile of the first phase; may be nil.
+	Profile io.Writer
 	// Progress is told how many fragments of a step are done; may be nil.
 	Progress func(step string, done, total int)
 }
@@ -64,13 +68,17 @@ type Result struct {
 
 	// FragmentsPerSecond is from start to last commit.
 	FragmentsPerSecond *float64 `json:"fragments_per_second"`
-	// ReadOnlyPerSecond is the same stream read by nats.go alone.
+	// ReadOnlyPerSecond is the same stream, with a store that stores nothing.
 	ReadOnlyPerSecond *float64 `json:"read_only_per_second"`
 	// WriteOnlyPerSecond is the same flushes, prepared in memory.
 	WriteOnlyPerSecond *float64 `json:"write_only_per_second"`
 	// Efficiency is FragmentsPerSecond divided by what reading and writing one
 	// after the other would reach: 1 / (1/read + 1/write).
 	Efficiency *float64 `json:"efficiency"`
+
+	// NATSOnlyPerSecond is the same stream read with nats.go alone, by a program
+	// that does nothing with it: the limit of server and client.
+	NATSOnlyPerSecond *float64 `json:"nats_only_per_second"`
 
 	BytesWrittenPerPayloadByte *float64 `json:"bytes_written_per_payload_byte"`
 	LOBWrites                  int64    `json:"lob_writes"`
@@ -122,12 +130,16 @@ func (p *Pipeline) measure(ctx context.Context, s *stream, r *Result) error {
 	if err := pub.fill(ctx, &p.Workload, p.steps("publishing")); err != nil {
 		return err
 	}
-	read, err := s.read(ctx, p.Workload.Fragments)
-	if err != nil {
+	download, err := s.download(ctx, p.Workload.Fragments)
+	if err = errors.Join(err, s.clear(ctx)); err != nil {
 		return err
 	}
 	rec, err := p.backlog(ctx, r)
-	if err != nil {
+	if err = errors.Join(err, s.clear(ctx)); err != nil {
+		return err
+	}
+	read, err := p.readOnly(ctx, rec.Limits())
+	if err = errors.Join(err, s.clear(ctx)); err != nil {
 		return err
 	}
 	r.Exact, err = p.compare(ctx, &p.Workload)
@@ -142,7 +154,7 @@ func (p *Pipeline) measure(ctx context.Context, s *stream, r *Result) error {
 		return err
 	}
 	n := float64(p.Workload.Fragments)
-	r.ReadOnlyPerSecond, r.WriteOnlyPerSecond = perSecond(n, read), perSecond(n, write)
+	r.NATSOnlyPerSecond, r.ReadOnlyPerSecond, r.WriteOnlyPerSecond = perSecond(n, download), perSecond(n, read), perSecond(n, write)
 	if read > 0 && write > 0 {
 		e := *r.FragmentsPerSecond * (read + write).Seconds() / n
 		r.Efficiency = &e
@@ -182,9 +194,17 @@ func (p *Pipeline) backlog(ctx context.Context, r *Result) (*recorder, error) {
 	debug.FreeOSMemory() // of publishing
 	resetPeak()
 	cpu := p.cpu(ctx)
+	if p.Profile != nil {
+		if err := pprof.StartCPUProfile(p.Profile); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+	}
 	began := time.Now()
 	run := p.start(ctx, rec)
 	err = p.await(ctx, run, rec, "storing")
+	if p.Profile != nil {
+		pprof.StopCPUProfile()
+	}
 	if err == nil {
 		r.FragmentsPerSecond = perSecond(float64(p.Workload.Fragments), rec.at.Sub(began))
 		r.CPU = p.cpu(ctx).since(cpu, p.Workload.Fragments)
