@@ -120,27 +120,7 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 		return nil, err
 	}
 	m := &member{cfg: cfg, store: cfg.Store, metrics: cfg.Metrics, status: cfg.Status}
-	var info *jetstream.StreamInfo
-	err = patiently(ctx, stop, cfg.Log, "waiting for NATS", requestTimeout, func(ctx context.Context) error {
-		s, err := js.Stream(ctx, cfg.Stream)
-		cfg.Status.nats(err)
-		if errors.Is(err, nats.ErrConnectionClosed) {
-			return closed(cfg.NATS)
-		}
-		if err == nil {
-			info = s.CachedInfo()
-			// Not at the first dead letter, when it would hold a partition up.
-			_, err = js.Stream(ctx, DeadStream(cfg.Stream))
-		}
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			missing := cfg.Stream
-			if info != nil {
-				missing = DeadStream(cfg.Stream)
-			}
-			return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "start", Err: fmt.Errorf("stream %s does not exist", missing), Hint: "run: lobsink setup"}
-		}
-		return err
-	})
+	info, err := findStream(ctx, stop, cfg, js)
 	if err != nil {
 		return nil, stopped(err)
 	}
@@ -171,6 +151,55 @@ func begin(ctx context.Context, stop <-chan struct{}, cfg *Config) (*member, err
 	cfg.Status.serves(layout.Partitions)
 	cfg.Log.Info("serving", "stream", cfg.Stream, "partitions", layout.Partitions, "database", m.binding.DatabaseID, "life", m.binding.Life, "ack_wait_seconds", ackWait.Seconds())
 	return m, nil
+}
+
+// domainSilence is for how long a connected server may say nothing in a domain
+// that is configured, before the domain is taken for a wrong one. With one more
+// request it makes less than 10 s.
+const domainSilence = 6 * time.Second
+
+// findStream waits until NATS says what the stream is, and that there is one for
+// its dead letters.
+func findStream(ctx context.Context, stop <-chan struct{}, cfg *Config, js jetstream.JetStream) (info *jetstream.StreamInfo, err error) {
+	fatal := func(hint, format string, a ...any) error {
+		return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "start", Err: fmt.Errorf(format, a...), Hint: hint}
+	}
+	in := ""
+	if cfg.Domain != "" {
+		in = fmt.Sprintf(" in the JetStream domain %q", cfg.Domain)
+	}
+	var silent time.Time // since when nobody answers in the domain
+	err = patiently(ctx, stop, cfg.Log, "waiting for NATS", requestTimeout, func(ctx context.Context) error {
+		asked := time.Now()
+		s, err := js.Stream(ctx, cfg.Stream)
+		cfg.Status.nats(err)
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return closed(cfg.NATS)
+		}
+		switch nobody := err != nil && unanswered(err) && cfg.NATS.IsConnected(); {
+		case !nobody || cfg.Domain == "":
+			silent = time.Time{}
+		case silent.IsZero():
+			silent = asked
+		case time.Since(silent) >= domainSilence:
+			return fatal("correct the domain, or connect the leaf node to it", "nobody answers for stream %s%s: %w", cfg.Stream, in, err)
+		}
+		if err == nil {
+			info = s.CachedInfo()
+			// Not at the first dead letter, when it would hold a partition up.
+			_, err = js.Stream(ctx, DeadStream(cfg.Stream))
+		}
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound) && info == nil:
+			return fatal("run: lobsink setup", "stream %s does not exist%s", cfg.Stream, in)
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return fatal("run: lobsink setup", "stream %s does not exist%s", DeadStream(cfg.Stream), in)
+		case errors.Is(err, nats.ErrNoResponders) && cfg.Domain == "":
+			return fmt.Errorf("no JetStream answers; behind a leaf node it needs a domain: %w", err)
+		}
+		return err
+	})
+	return info, err
 }
 
 // messageOverhead is what a message takes beside its payload limit: headers
