@@ -1,7 +1,6 @@
 package oracle_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/lobsink/lobsink/lobwriter"
@@ -72,12 +71,5 @@ func TestSetup(t *testing.T) {
 	}
 	if _, err := oracle.Open(t.Context(), o); lobwriter.KindOf(err) != lobwriter.Fatal {
 		t.Errorf("after the removal: %v", err)
-	}
-}
-
-func TestStatements(t *testing.T) {
-	got := oracle.Statements("-- a\nSET DEFINE OFF\nWHENEVER SQLERROR EXIT\n\nDECLARE\n  x NUMBER; -- b\n\nBEGIN\n  NULL;\nEND;\n/\n-- c\nCOMMIT\n/\n/\n-- the end\n")
-	if want := []string{"DECLARE\n  x NUMBER; -- b\n\nBEGIN\n  NULL;\nEND;", "COMMIT"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
 	}
 }

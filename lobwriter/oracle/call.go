@@ -64,3 +64,23 @@ const documentsBlock = `BEGIN lobsink_v1.documents(:p_from, :p_to, :p_after, :p_
   :p_row_key_bytes, :p_row_reason_bytes, :p_texts, :p_more); END;`
 
 const readBlock = `BEGIN lobsink_v1.read_body(:p_key, :p_generation, :p_from, :p_to, :p_data, :p_next); END;`
+
+const beginBuildBlock = `BEGIN lobsink_v1.begin_build(:p_partition, :p_key, :p_generation); END;`
+
+const appendBuildBlock = `BEGIN lobsink_v1.append_build(:p_partition, :p_key, :p_generation, :p_data); END;`
+
+const swapBuildBlock = `BEGIN lobsink_v1.swap_build(:p_partition, :p_key,
+  :p_generation, :p_state, :p_life, :p_seq, :p_first_seq, :p_fragments, :p_holes, :p_late,
+  :p_bytes, :p_units, :p_chunks, :p_crc, :p_reason,
+  :p_repair_life, :p_repair_seq, :p_repair_omit, :p_repair_pieces, :p_repair_data,
+  :p_outcome,
+  :p_row_generation, :p_row_state, :p_row_life, :p_row_seq, :p_row_first_seq, :p_row_fragments, :p_row_holes, :p_row_late,
+  :p_row_bytes, :p_row_units, :p_row_chunks, :p_row_crc, :p_row_reason); END;`
+
+const repairsBlock = `BEGIN lobsink_v1.repairs(:p_key, :p_after_life, :p_after_seq,
+  :p_life, :p_seq, :p_omit, :p_bytes, :p_more); END;`
+
+const readRepairBlock = `BEGIN lobsink_v1.read_repair(:p_key, :p_life, :p_seq, :p_from, :p_data, :p_next); END;`
+
+const purgeBlock = `BEGIN lobsink_v1.purge(:p_partition, :p_key, :p_state, :p_older, :p_dry_run,
+  :p_documents, :p_bytes, :p_above); END;`

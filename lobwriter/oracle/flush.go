@@ -82,13 +82,16 @@ func (a *flushIn) set(i int, g *lobwriter.Group) {
 	a.reason[i] = storable(after.Reason)
 	a.pieces[i] = int64(len(g.Chunks))
 	for _, c := range g.Chunks {
-		if !utf8.Valid(c) || bytes.IndexByte(c, 0) >= 0 {
+		if !isText(c) {
 			a.pieces[i] = refused
 			return
 		}
 	}
 	a.data = append(a.data, g.Chunks...)
 }
+
+// isText reports whether every database would take it.
+func isText(c []byte) bool { return utf8.Valid(c) && bytes.IndexByte(c, 0) < 0 }
 
 // storable makes text that fits of what may quote a fragment that is no text.
 func storable(reason string) string {

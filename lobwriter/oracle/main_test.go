@@ -104,9 +104,29 @@ func TestContract(t *testing.T) {
 			Reader: openReader(t, o),
 			Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
 			Hold:   func(_ testing.TB, partition int) func() { return schema.Hold(partition) },
+			Operator: func(t testing.TB) lobwriter.Operator {
+				op, err := oracle.OpenOperator(context.Background(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { op.Close() })
+				return operator{Operator: op}
+			},
 		}
 	})
 }
+
+// operator is a lobwriter.Operator, of which the methods that oracle.Operator does
+// not have are missing.
+type operator struct {
+	*oracle.Operator
+	missing
+}
+
+type (
+	missing struct{ deeper }
+	deeper  struct{ lobwriter.Operator }
+)
 
 // TestDamage: text that is not what its row says is an error, with everything that
 // could be read. (The suite has stores whose readers leave it to their caller.)

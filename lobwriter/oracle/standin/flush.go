@@ -160,9 +160,12 @@ func (t *lobRows) add(r lobwriter.Row) {
 	}
 }
 
+// rowColumns are the names of those of lobRows.
+var rowColumns = [12]string{"generation", "state", "life", "seq", "first_seq", "fragments", "holes", "late", "bytes", "units", "chunks", "crc"}
+
 // setRows gives rows, without their reasons.
 func (c *Call) setRows(t *lobRows) {
-	for i, name := range []string{"generation", "state", "life", "seq", "first_seq", "fragments", "holes", "late", "bytes", "units", "chunks", "crc"} {
+	for i, name := range rowColumns {
 		c.setNumbers("p_row_"+name, t[i])
 	}
 }

@@ -28,7 +28,16 @@ var procedures = map[string]func(*context, *Call) error{
 	"stored_rows":   storedRows,
 	"documents":     documents,
 	"read_body":     readBody,
+	"begin_build":   beginBuild,
+	"append_build":  appendBuild,
+	"swap_build":    swapBuild,
+	"repairs":       repairs,
+	"read_repair":   readRepair,
+	"purge":         purge,
 }
+
+// builds are those that belong to one transaction, which the client ends.
+var builds = map[string]bool{"begin_build": true, "append_build": true, "swap_build": true}
 
 // background is the context of calls of the reference store, which does not wait.
 var background = gocontext.Background()

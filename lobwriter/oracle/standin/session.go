@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/lobsink/lobsink/lobwriter"
 )
 
 // session is one connection of a client.
@@ -20,6 +22,8 @@ type session struct {
 	service  string
 	place    Place
 	loggedOn bool
+	// build is the transaction that is open; nil: there is none.
+	build lobwriter.Build
 	// settled: it has the settings without which nothing may be written.
 	settled bool
 }
@@ -50,6 +54,7 @@ func (s *session) serve() {
 		break
 	}
 	close(s.ended)
+	s.endBuild()
 	_ = s.conn.Close() // it has nothing to say
 	<-read
 }
@@ -140,6 +145,9 @@ func (s *session) run(op byte, f *frame, call *Call) error {
 	switch op {
 	case opLogin:
 		return s.logOn(f.number(), f.text(), f.text(), f.text())
+	case opCommit, opRollback:
+		s.endBuild()
+		return nil
 	case opLOB:
 		return failure(22275, "invalid LOB locator specified: the stand-in has no temporary LOBs")
 	case opExecute:
@@ -181,7 +189,7 @@ var (
 var settings = []string{"COMMIT_WAIT=FORCE_WAIT", "NLS_COMP=BINARY", "NLS_SORT=BINARY"}
 
 func (s *session) execute(c *Call) error {
-	if rest, ok := strings.CutPrefix(c.sql, "ALTER SESSION SET "); ok {
+	if rest, ok := strings.CutPrefix(c.sql, "ALTER SESSION SET "); ok && strings.Contains(rest, "COMMIT_WAIT") {
 		s.settled = true
 		for _, want := range settings {
 			s.settled = s.settled && strings.Contains(" "+rest+" ", " "+want+" ")
@@ -196,8 +204,10 @@ func (s *session) execute(c *Call) error {
 	switch {
 	case schema == nil || run == nil:
 		return failure(6550, "line 1, column 7: PLS-00201: identifier '%s' must be declared", strings.ToUpper(c.prefix+"v1."+c.procedure))
-	case c.mode&commitOnSuccess == 0:
+	case c.mode&commitOnSuccess == 0 && !builds[c.procedure]:
 		return failure(20999, "the call would leave a transaction open")
+	case c.mode&commitOnSuccess != 0 && builds[c.procedure]:
+		return failure(20999, "the call would end the transaction of the build")
 	case !s.settled:
 		return failure(20999, "the session has not the settings that it needs")
 	}
@@ -215,7 +225,7 @@ func (s *session) statement(c *Call) error {
 		word = strings.ToUpper(words[0])
 	}
 	switch word {
-	case "CREATE", "ALTER", "DROP", "GRANT", "COMMENT", "INSERT", "UPDATE", "DELETE", "MERGE", "DECLARE", "BEGIN", "COMMIT":
+	case "SET", "CREATE", "ALTER", "DROP", "GRANT", "COMMENT", "INSERT", "UPDATE", "DELETE", "MERGE", "DECLARE", "BEGIN", "COMMIT":
 		if m := makesBody.FindStringSubmatch(c.sql); m != nil {
 			s.server.ensure(strings.ToLower(m[1]))
 		}
@@ -227,6 +237,14 @@ func (s *session) statement(c *Call) error {
 		return s.server.query(c)
 	}
 	return failure(900, "invalid SQL statement")
+}
+
+// endBuild ends the transaction of a build. What was swapped in is so already.
+func (s *session) endBuild() {
+	if s.build != nil {
+		_ = s.build.Close() // the reference store has nothing to say
+		s.build = nil
+	}
 }
 
 // context is what a procedure runs in.
