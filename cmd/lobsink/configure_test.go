@@ -41,7 +41,7 @@ func TestInitialFile(t *testing.T) {
 			if got.complete(); got != cfg {
 				t.Errorf("%+v\nwant %+v", got, cfg)
 			}
-			if !small && len(lines) < len(settings)-5 {
+			if !small && len(lines) < len(settings)/2 {
 				t.Errorf("%d of %d settings have a line:\n%s", len(lines), len(settings), text)
 			}
 		}
