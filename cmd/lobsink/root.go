@@ -120,6 +120,7 @@ func (a *app) commands() []*cobra.Command {
 		a.deadLetterCommand(),
 		a.replayCommand(),
 		a.partitionsCommand(),
+		a.schemaCommand(),
 		a.benchCommand(),
 		a.versionCommand(),
 	}

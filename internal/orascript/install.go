@@ -211,12 +211,16 @@ func newRenderer(files fs.FS, o *Options) (*renderer, error) {
 	return &renderer{files, o, strings.NewReplacer(Prefix, o.Prefix, strings.ToUpper(Prefix), strings.ToUpper(o.Prefix))}, nil
 }
 
+// SessionScript is the name of the script that comes first where an owner is given:
+// it has the session work in the owner's schema.
+const SessionScript = "schema"
+
 // session returns the script that comes first, if there is one.
 func (r *renderer) session() []Script {
 	if r.o.Owner == "" {
 		return nil
 	}
-	return []Script{{Name: "schema", Text: "ALTER SESSION SET CURRENT_SCHEMA = " + r.o.Owner.Quoted() + "\n/\n"}}
+	return []Script{{Name: SessionScript, Text: "ALTER SESSION SET CURRENT_SCHEMA = " + r.o.Owner.Quoted() + "\n/\n"}}
 }
 
 // add adds the script of a file.
