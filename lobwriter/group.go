@@ -29,7 +29,10 @@ func (r Row) Append(life int64, units Unit, members []batcher.Fragment, chunks [
 		return r
 	}
 	if r.Absent() {
-		r = Row{Generation: 1, State: Open, First: members[0].Seq}
+		r = Row{Generation: 1, State: Open}
+	}
+	if r.First == 0 { // also of a document that began again
+		r.First = members[0].Seq
 	}
 	for i := range members {
 		m := &members[i]

@@ -11,6 +11,7 @@ type Operator interface {
 	RepairReader
 	Rebuilder
 	Purger
+	Checkpointer
 
 	// Limits returns what one flush, and one chunk, may carry.
 	Limits() Limits

@@ -33,6 +33,8 @@ type Fixture struct {
 	// Operator opens a lobwriter.Operator of the same tables; nil where the store
 	// has none. What it opens is closed by t.Cleanup.
 	Operator func(t testing.TB) lobwriter.Operator
+	// Checkpoints says that the Operator is a lobwriter.Checkpointer too.
+	Checkpoints bool
 	// Sabotage changes one byte of the stored text of a document behind
 	// lobsink's back, leaving its row and the length as they are; may be nil.
 	Sabotage func(t testing.TB, key string)
@@ -66,6 +68,7 @@ func Test(t *testing.T, open func(t *testing.T) Fixture) {
 		{"Reader", readerRules},
 		{"Rebuild", operators(rebuildRules)},
 		{"Purge", operators(purgeRules)},
+		{"Checkpointer", checkpointers(checkpointerRules)},
 	} {
 		t.Run(topic.name, func(t *testing.T) {
 			for _, r := range topic.rules {
@@ -82,6 +85,20 @@ func operators(rules []rule) []rule {
 		out[i].test = func(t *testing.T, f Fixture) {
 			if f.Operator == nil {
 				t.Skip("the store has no operator")
+			}
+			r.test(t, f)
+		}
+	}
+	return out
+}
+
+// checkpointers are rules about a store whose Operator moves checkpoints.
+func checkpointers(rules []rule) []rule {
+	out := operators(rules)
+	for i, r := range out {
+		out[i].test = func(t *testing.T, f Fixture) {
+			if !f.Checkpoints {
+				t.Skip("the store's operator moves no checkpoints")
 			}
 			r.test(t, f)
 		}

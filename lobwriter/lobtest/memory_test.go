@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 				return Fixture{
 					Store: m, Reader: m,
 					Second:   func(testing.TB) lobwriter.Store { return m },
-					Operator: func(testing.TB) lobwriter.Operator { return m },
+					Operator: func(testing.TB) lobwriter.Operator { return m }, Checkpoints: true,
 					Sabotage: func(_ testing.TB, key string) {
 						m.tables.documents[key].text[0] ^= 1
 					},

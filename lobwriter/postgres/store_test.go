@@ -102,8 +102,8 @@ func TestContract(t *testing.T) {
 			Store:    open(t, o),
 			Reader:   openReader(t, o),
 			Second:   func(t testing.TB) lobwriter.Store { return open(t, o) },
-			Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
-			Hold:     func(t testing.TB, partition int) func() { return hold(t, o, partition) },
+			Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) }, Checkpoints: true,
+			Hold: func(t testing.TB, partition int) func() { return hold(t, o, partition) },
 			Sabotage: func(t testing.TB, key string) {
 				query(t, o, strings.ReplaceAll(`update lobsink_chunks set body = 'x' || substr(body, 2)
 					where document = (select id from lobsink_documents where doc_key = $1)`, "lobsink_", o.Prefix), key)

@@ -133,7 +133,7 @@ func TestContract(t *testing.T) {
 			return lobtest.Fixture{
 				Store: open(t, o), Reader: openReader(t, o), Sabotage: sabotage(o.Path),
 				Second:   func(t testing.TB) lobwriter.Store { return open(t, o) },
-				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
+				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) }, Checkpoints: true,
 			}
 		})
 	})
@@ -144,7 +144,7 @@ func TestContract(t *testing.T) {
 			return lobtest.Fixture{
 				Store: open(t, o), Reader: openReader(t, o), Sabotage: sabotage(o.Path),
 				Hold:     hold(o.Path),
-				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
+				Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) }, Checkpoints: true,
 			}
 		})
 	})
