@@ -201,3 +201,21 @@ func TestLagOfAnother(t *testing.T) {
 	second.halt()
 	r.halt()
 }
+
+// TestPausedMetric: a pause is seen on the metrics, and its end.
+func TestPausedMetric(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2)
+	reg := prometheus.NewRegistry()
+	r.cfg.Metrics = NewMetrics(reg)
+	r.patient()
+	r.cfg.Control = NewControl()
+	paused := func() float64 { return sum(t, reg, "lobsink_partition_paused") }
+	r.start()
+	r.eventually("both owned", func() bool { return sum(t, reg, "lobsink_partition_owned") == 2 })
+	r.cfg.Control.Pause(1)
+	r.eventually("one paused", func() bool { return paused() == 1 })
+	r.cfg.Control.Resume()
+	r.eventually("none paused", func() bool { return paused() == 0 })
+	r.halt()
+}

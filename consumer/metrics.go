@@ -25,6 +25,7 @@ type Metrics struct {
 	buffered    *prometheus.GaugeVec
 	oldest      *prometheus.GaugeVec
 	owned       *prometheus.GaugeVec
+	paused      *prometheus.GaugeVec
 	checkpoint  *prometheus.GaugeVec
 	*lagMetrics
 }
@@ -62,12 +63,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		buffered:   gauges("buffered_bytes", "Memory used by fragments and rows held."),
 		oldest:     gauges("oldest_buffer_age_seconds", "Age of the oldest fragment held."),
 		owned:      gauges("partition_owned", "1 if this member owns the partition."),
+		paused:     gauges("partition_paused", "1 if this member owns the partition and an operator has paused it."),
 		checkpoint: gauges("checkpoint_sequence", "Stream sequence up to which everything of the partition is stored."),
 		lagMetrics: newLagMetrics(reg),
 	}
 	if reg != nil {
 		reg.MustRegister(m.messages, m.bytes, m.redelivered, m.fragments, m.deadLetters, m.claims, m.takeover, m.members, m.doubts,
-			m.open, m.buffered, m.oldest, m.owned, m.checkpoint)
+			m.open, m.buffered, m.oldest, m.owned, m.paused, m.checkpoint)
 	}
 	return m
 }
@@ -138,8 +140,8 @@ func (m *Metrics) doubt(why Doubt) {
 // gauges are the metrics of one partition, looked up once: they are set at every
 // event. A nil *gauges sets nothing.
 type gauges struct {
-	open, buffered, oldest, owned, checkpoint prometheus.Gauge
-	lag, retention                            prometheus.Gauge
+	open, buffered, oldest, owned, paused, checkpoint prometheus.Gauge
+	lag, retention                                    prometheus.Gauge
 }
 
 func (m *Metrics) partition(i int) *gauges {
@@ -147,18 +149,22 @@ func (m *Metrics) partition(i int) *gauges {
 		return nil
 	}
 	of := func(v *prometheus.GaugeVec) prometheus.Gauge { return v.WithLabelValues(strconv.Itoa(i)) }
-	return &gauges{of(m.open), of(m.buffered), of(m.oldest), of(m.owned), of(m.checkpoint), of(m.lag), of(m.retention)}
+	return &gauges{of(m.open), of(m.buffered), of(m.oldest), of(m.owned), of(m.paused), of(m.checkpoint), of(m.lag), of(m.retention)}
 }
 
 func (g *gauges) holds(p *Partition) {
 	if g == nil {
 		return
 	}
-	owned := 0.0
+	owned, paused := 0.0, 0.0
 	if p.Owning() {
 		owned = 1
 	}
+	if p.Owning() && p.paused {
+		paused = 1
+	}
 	g.owned.Set(owned)
+	g.paused.Set(paused)
 	if owned == 0 && !p.wanted() {
 		g.elsewhere()
 	}
@@ -173,7 +179,7 @@ func (g *gauges) clear() {
 	if g == nil {
 		return
 	}
-	for _, gauge := range []prometheus.Gauge{g.owned, g.open, g.buffered, g.oldest} {
+	for _, gauge := range []prometheus.Gauge{g.owned, g.paused, g.open, g.buffered, g.oldest} {
 		gauge.Set(0)
 	}
 	g.elsewhere()

@@ -188,15 +188,16 @@ func checkDockerignore(path string) error {
 	if err := sendContext(path, dir); err != nil {
 		return err
 	}
-	for _, notSent := range []string{"README.md", "e2e", "deploy/test", ".git"} {
+	for _, notSent := range []string{"README.md", "e2e", "deploy/test", "deploy/oracle/check", ".git"} {
 		if _, err := os.Stat(filepath.Join(dir, notSent)); err == nil {
 			return fmt.Errorf("%s is sent to the build, which does not need it", notSent)
 		}
 	}
+	var stderr bytes.Buffer
 	cmd := exec.Command("go", "list", "-deps", "./cmd/lobsink")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go list in the context of the build: %w\n%s", err, out)
+	cmd.Dir, cmd.Stderr = dir, &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go list in the context of the build: %w\n%s", err, stderr.Bytes())
 	}
 	return nil
 }
