@@ -64,7 +64,7 @@ func do(ctx context.Context, o options) (r report, problems []error, err error) 
 	defer wg.Wait()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	n.takeovers.database = n.db.url
+	n.takeovers.database, n.takeovers.log = n.db.url, n.log
 	wg.Go(func() { n.takeovers.watch(watching) })
 
 	counts, acked, err := n.disturb(ctx)

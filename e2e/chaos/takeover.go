@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // long they are nobody's after the kill of an owner.
 type takeovers struct {
 	database string
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	epochs  map[int]int64 // of each partition
@@ -99,6 +101,7 @@ func (w *takeovers) saw(now time.Time, epochs map[int]int64, held []claim) {
 	for _, k := range w.pending {
 		if epochs[k.partition] > k.epoch {
 			w.took = append(w.took, now.Sub(k.at))
+			w.log.Info("taken over", "partition", k.partition, "after", now.Sub(k.at).Round(time.Millisecond))
 		} else {
 			left = append(left, k)
 		}

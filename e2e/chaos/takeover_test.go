@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"slices"
 	"testing"
@@ -8,7 +9,7 @@ import (
 )
 
 func TestTakeovers(t *testing.T) {
-	var w takeovers
+	w := takeovers{log: slog.New(slog.DiscardHandler)}
 	began := time.Unix(0, 0)
 	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 	w.saw(at(0), map[int]int64{0: 1, 1: 4}, []claim{{0, 1}, {1, 4}})
