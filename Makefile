@@ -80,7 +80,7 @@ tools-deploy:
 	fi
 
 test-deploy: tools-deploy ## hold what is under deploy against the formats that it is written in
-	cd deploy/test && $(GO) vet ./... && CGO_ENABLED=0 $(GO) test -count=1 -timeout 15m ./...
+	cd deploy/test && $(GO) vet ./... && CGO_ENABLED=0 $(GO) test -count=1 -timeout 30m ./...
 	$(GO) test -count=1 -run '^TestDeploy' ./cmd/lobsink
 
 ci: test test-deploy ## what continuous integration runs
