@@ -3,10 +3,12 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/lobsink/lobsink/lobwriter"
 )
@@ -42,7 +44,41 @@ type call struct {
 	// Of texts, the first textsBefore belong to groups before, and the next
 	// textsOf to the group.
 	textsBefore, textsOf []int32
-	texts                [][]byte
+	texts                texts
+}
+
+// texts are the chunks of a call, encoded as bytea[].
+type texts [][]byte
+
+// textOverhead is what the encoding adds to each text, and arrayOverhead to all of
+// them: their lengths, and number, type and bounds.
+const (
+	textOverhead  = 4
+	arrayOverhead = 20
+)
+
+// textsPlan encodes texts as pgx encodes [][]byte, but makes room for all of them
+// at once. Otherwise the buffer doubles again and again on its way to megabytes.
+type textsPlan struct{ next pgtype.EncodePlan }
+
+// planTexts is a pgtype.TryWrapEncodePlanFunc.
+func planTexts(value any) (plan pgtype.WrappedEncodePlanNextSetter, nextValue any, ok bool) {
+	if t, ok := value.(texts); ok {
+		return &textsPlan{}, [][]byte(t), true
+	}
+	return nil, nil, false
+}
+
+// SetNext implements pgtype.WrappedEncodePlanNextSetter.
+func (p *textsPlan) SetNext(next pgtype.EncodePlan) { p.next = next }
+
+// Encode implements pgtype.EncodePlan.
+func (p *textsPlan) Encode(value any, buf []byte) ([]byte, error) {
+	size := arrayOverhead
+	for _, text := range value.(texts) {
+		size += textOverhead + len(text)
+	}
+	return p.next.Encode([][]byte(value.(texts)), slices.Grow(buf, size))
 }
 
 // columns are document rows as arrays.
@@ -60,7 +96,7 @@ func newCall(f *lobwriter.Flush) (*call, error) {
 	c := &call{
 		flush: f, keys: make([]string, n), from: make([]int64, n), to: make([]int64, n),
 		believed: newColumns(n), after: newColumns(n),
-		textsBefore: make([]int32, n), textsOf: make([]int32, n), texts: make([][]byte, 0, n),
+		textsBefore: make([]int32, n), textsOf: make([]int32, n), texts: make(texts, 0, n),
 	}
 	seen := make(map[string]bool, n)
 	for i := range f.Groups {

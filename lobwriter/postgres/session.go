@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -67,6 +68,8 @@ func connect(ctx context.Context, o Options, r role, most int) (*pgxpool.Pool, e
 		if err := checkEncoding(conn); err != nil {
 			return err
 		}
+		types := conn.TypeMap()
+		types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{planTexts}, types.TryWrapEncodePlanFuncs...)
 		_, err := conn.Exec(ctx, setQuery, settings.names, settings.values)
 		return err
 	}
