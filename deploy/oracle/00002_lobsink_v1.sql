@@ -33,7 +33,6 @@
 --
 -- Errors of its own, beside those of Oracle:
 --   -20810  a bug: an answer was not decided, or the call does not fit together
---   -20812  text of one piece is longer than it may be
 --   -20813  the LOB's length is not what lobsink wrote: somebody else did
 --   -20814  the LOB or the counts grew by something else than the pieces
 --   -20815  the client found the text not to be UTF-8, or U+0000 in it
