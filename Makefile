@@ -19,7 +19,7 @@ APT_npm        := $(shell command -v npm)
 ORACLE_PARSERS := deploy/oracle/check/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy
+.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy test-oracle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ sim: ## run SEEDS seeded worlds from FIRST on (make sim SEEDS=50000)
 
 sabotage: ## leave out each rule of the protocol once, and see that the seeded world notices
 	$(GO) test ./consumer -run TestSabotage -count=1 -timeout 0 -v -args -sabotage
+
+test-oracle: ## run the tests that need a real Oracle: LOBSINK_TEST_ORACLE=USER@CONNECT and LOBSINK_ORACLE_PASSWORD
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 60m -v ./lobwriter/oracle/realtest
 
 e2e: tools-test ## the long form of the end-to-end tests: 20 kills per store
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 60m ./e2e -args -long
