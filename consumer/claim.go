@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,16 +66,18 @@ func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error
 		p.doubt(now, DoubtReconnect, anotherConnection)
 		return
 	}
-	if err := p.mismatch(in); err != nil {
+	var gap *GapError
+	switch err := Obstacle(p.opt.Partition, p.opt.Binding, p.fence, in); {
+	case errors.As(err, &gap):
+		p.suspectAt = time.Time{}
+		p.stop(now, DoubtGap, gap)
+		return
+	case err != nil:
 		p.suspect(now, err)
 		return
 	}
 	p.suspectAt = time.Time{}
 	ck := p.fence.Checkpoint.Seq
-	if ck != 0 && in.First > ck+1 {
-		p.stop(now, DoubtGap, &GapError{Partition: p.opt.Partition, Checkpoint: ck, First: in.First})
-		return
-	}
 	// Without a checkpoint in this life the claim begins at the first message;
 	// that is no gap. Start is never above last + 1: the server does not clamp
 	// there, it would skip.
@@ -93,31 +96,6 @@ func (p *Partition) Inspected(now time.Time, turn Turn, in Inspection, err error
 		p.phase = confirming
 		p.do(DoConfirm{Turn: p.turn})
 	}
-}
-
-// mismatch compares the stream with what the database knows about it.
-func (p *Partition) mismatch(in Inspection) error {
-	differs := func(what, stored, found string) error {
-		return &IdentityError{Partition: p.opt.Partition, Stream: p.opt.Binding.Name, What: what, Stored: stored, Found: found}
-	}
-	witness := func(what string, at lobwriter.Position, found int64) error {
-		switch {
-		case at.Seq == 0:
-			return nil
-		case in.Last.Seq < at.Seq:
-			return differs("last sequence", fmt.Sprintf("at least %d (%s)", at.Seq, what), fmt.Sprint(in.Last.Seq))
-		case found != 0 && found != at.Time:
-			return differs(fmt.Sprintf("time of message %d (%s)", at.Seq, what), stamp(at.Time), stamp(found))
-		}
-		return nil
-	}
-	if in.Created != p.opt.Binding.Created {
-		return differs("creation time", stamp(p.opt.Binding.Created), stamp(in.Created))
-	}
-	if err := witness("the checkpoint", p.fence.Checkpoint, in.CheckpointTime); err != nil {
-		return err
-	}
-	return witness("the highest ever stored", p.fence.Highest, in.HighestTime)
 }
 
 // suspect looks again after a while before it believes a mismatch: a lagging
@@ -177,7 +155,7 @@ type IdentityError struct {
 
 func (e *IdentityError) Error() string {
 	return fmt.Sprintf("partition %d stopped: stream %s is not the one this database was fed from: %s is %s in the database, %s in the stream; "+
-		"restore the stream, or point lobsink at the right one, or empty the lobsink tables to start over", e.Partition, e.Stream, e.What, e.Stored, e.Found)
+		"restore the stream, or point lobsink at the right one; lobsink checkpoint show tells more, and lobsink checkpoint adopt goes on with the stream as it is", e.Partition, e.Stream, e.What, e.Stored, e.Found)
 }
 
 // GapError: messages that were never read may be gone.
@@ -188,7 +166,7 @@ type GapError struct {
 
 func (e *GapError) Error() string {
 	return fmt.Sprintf("partition %d stopped: the stream begins at sequence %d, but only what is at or below %d has been stored; "+
-		"what lies between may hold unread fragments that the stream has discarded: restore the stream, or start over with empty lobsink tables", e.Partition, e.First, e.Checkpoint)
+		"what lies between may hold unread fragments that the stream has discarded: restore the stream, or go on without them: lobsink checkpoint adopt", e.Partition, e.First, e.Checkpoint)
 }
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

@@ -39,6 +39,9 @@ type owner struct {
 
 	ended time.Time // when the lease ended that is to be taken over; zero: none did
 
+	// bound is what the database is bound to; another life of the stream begins
+	// with a claim.
+	bound   atomic.Pointer[lobwriter.Binding]
 	flushed atomic.Bool // the last attempt to flush succeeded
 	waited  atomic.Bool // the log has that the lease is another member's
 }
@@ -52,6 +55,7 @@ func newOwner(m *member, index int) *owner {
 	o.log = m.cfg.Log.With("partition", index)
 	o.gauges = m.metrics.partition(index)
 	o.flushed.Store(true)
+	o.bound.Store(&m.binding)
 	o.retrying = lobwriter.Retry(m.store, lobwriter.RetryOptions{
 		AttemptTimeout: m.cfg.FlushTimeout,
 		OnRetry: func(op string, attempt int, err error, wait time.Duration) {
@@ -258,6 +262,10 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 	c, err := o.store.Claim(call, lobwriter.ClaimRequest{
 		Partition: o.index, MemberID: o.cfg.Member.ID, ClaimID: NewID(), Lease: o.cfg.Lease,
 	})
+	bound := *o.bound.Load()
+	if err == nil && c.Fence.Life != bound.Life {
+		bound, err = o.store.Bind(call, bound.Stream)
+	}
 	if ctx.Err() != nil {
 		return // what the end of the turn has canceled says nothing
 	}
@@ -278,6 +286,8 @@ func (o *owner) claim(ctx context.Context, a DoClaim) {
 		if err == nil {
 			o.metrics.claimed(now, o.ended)
 			o.ended = time.Time{}
+			o.bound.Store(&bound)
+			o.part.Rebound(bound)
 		}
 		o.part.Claimed(now, a.Turn, sent, c, err)
 	})

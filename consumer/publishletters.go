@@ -33,8 +33,9 @@ func (o *owner) publishLetters(ctx context.Context, letters []Refused) bool {
 // described by what was kept of it.
 func (o *owner) letter(ctx context.Context, r *Refused) Letter {
 	f := &r.Fragment
+	bound := o.bound.Load()
 	l := Letter{
-		Stream: o.cfg.Stream, DatabaseID: o.binding.DatabaseID, Life: o.binding.Life,
+		Stream: o.cfg.Stream, DatabaseID: bound.DatabaseID, Life: bound.Life,
 		Seq: f.Seq, Generation: r.Generation, Key: f.Key, Time: f.Time, Data: f.Data, Reason: r.Reason,
 	}
 	m, err := o.stream.message(ctx, f.Seq)
