@@ -229,6 +229,7 @@ const (
 	DoubtGap       Doubt = "gap"         // unread messages may be gone
 	DoubtStray     Doubt = "stray"       // a message of another partition
 	DoubtRefused   Doubt = "refused"     // the store refuses even an empty group
+	DoubtHandover  Doubt = "handover"    // it could not be handed over in time
 	DoubtRetention Doubt = "retention"   // the stream discards what is not flushed
 )
 

@@ -24,7 +24,7 @@ func (m *member) share(ctx context.Context, stop <-chan struct{}, owners []*owne
 		case <-ctx.Done():
 			return
 		}
-		s.Connected(time.Now(), m.cfg.NATS.IsConnected())
+		s.Connected(time.Now(), m.cfg.NATS.IsConnected() && !m.silent.Load())
 		if !m.attend(ctx, s) {
 			timer.Reset(m.cfg.Renew / 4)
 			continue

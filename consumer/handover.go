@@ -45,7 +45,7 @@ func (p *Partition) handOver(now time.Time) {
 	case p.lapsed(now):
 	case p.phase == owning:
 		// Assigned again in between, it is claimed again.
-		p.handing = true
+		p.handing, p.handBy = true, now.Add(p.opt.Lease)
 		p.halt()
 		p.batch.Drain()
 		p.advance(now)
@@ -54,6 +54,17 @@ func (p *Partition) handOver(now time.Time) {
 	case p.phase == waiting:
 		p.rest()
 	}
+}
+
+// overdue drops a turn that cannot be handed over in order: what it holds is read
+// again by the next owner, which has waited for a whole lease. A member that stops
+// has a limit of its own.
+func (p *Partition) overdue(now time.Time) bool {
+	if p.phase != owning || !p.handing || p.stopping || now.Before(p.handBy) {
+		return false
+	}
+	p.doubt(now, DoubtHandover, "not everything could be flushed and acknowledged")
+	return true
 }
 
 // rest is what a partition does that waits for nothing: it gives back what a

@@ -106,6 +106,43 @@ func TestAssign(t *testing.T) {
 	})
 }
 
+// TestHandoverEnds: a partition is handed over although nobody takes
+// acknowledgements, and although flushing takes too long.
+func TestHandoverEnds(t *testing.T) {
+	t.Run("no answer to an acknowledgement", func(t *testing.T) {
+		d := drive(t).own().receive(fragment(1, "a", "text"))
+		d.commit()
+		want[DoAck](d)
+		renewed := func() {
+			d.p.Tick(d.pass(3 * time.Second).now)
+			d.p.Renewed(d.now, want[DoRenew](d).Turn, d.now, d.fence, nil)
+		}
+		renewed() // after which it is tried once more
+		d.p.Assign(d.now, false)
+		d.p.Acked(d.now, d.p.Turn(), 1, errNobody)
+		want[DoAck](d)
+		renewed()
+		d.p.Acked(d.now, d.p.Turn(), 1, errNobody)
+		none[DoAck](d)
+		want[DoRelease](d)
+	})
+	t.Run("dead letters that cannot be published", func(t *testing.T) {
+		d := drive(t).own().receive(orphan(1, "nobody's"))
+		d.p.Assign(d.now, false)
+		for range 3 {
+			d.p.Tick(d.pass(3 * time.Second).now)
+			a := want[DoRenew](d)
+			d.p.Renewed(d.now, a.Turn, d.now, d.fence, nil)
+		}
+		none[DoRelease](d)
+		d.p.Tick(d.pass(time.Second).now)
+		want[DoRelease](d)
+		d.dropped(DoubtHandover)
+		d.p.Tick(d.pass(time.Hour).now)
+		none[DoClaim](d)
+	})
+}
+
 // TestGivesBack: whenever a member stops, or is not to own the partition any
 // more, it gives back the lease that a dropped turn left, once.
 func TestGivesBack(t *testing.T) {

@@ -163,6 +163,9 @@ func (p *Partition) Deadline() time.Time {
 			}
 		}
 		sooner(p.resendAt)
+		if p.handing && !p.stopping {
+			sooner(p.handBy)
+		}
 	}
 	return next
 }
@@ -177,7 +180,7 @@ func (p *Partition) Tick(now time.Time) {
 		p.phase = claiming
 		p.do(DoClaim{Turn: p.turn})
 		return
-	case !p.claimed() || p.lapsed(now):
+	case !p.claimed() || p.lapsed(now) || p.overdue(now):
 		return
 	}
 	if !p.renewal.outstanding && !now.Before(p.renewAt) {
@@ -290,6 +293,7 @@ func (p *Partition) Renewed(now time.Time, turn Turn, sent time.Time, f lobwrite
 		return
 	}
 	p.leaseEnd, p.renewAt = sent.Add(p.opt.Lease), sent.Add(p.opt.Renew)
-	p.ack.again = true
+	// What is about to be given back is not acknowledged for ever.
+	p.ack.again = p.ack.again || !p.ending()
 	p.Tick(now)
 }

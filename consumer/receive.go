@@ -40,7 +40,8 @@ type reading struct {
 		why    Doubt
 		detail string
 	}
-	handing bool // what is held is flushed, then the lease is given back
+	handing bool      // what is held is flushed, then the lease is given back
+	handBy  time.Time // by when, unless the member stops
 }
 
 // Allow says how many bytes of memory the partition may use from now on.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,6 +29,9 @@ type member struct {
 	maxMessage int64
 	metrics    *Metrics
 	status     *Status
+	// silent: the stream did not answer when it was last asked, whatever the
+	// connection says.
+	silent atomic.Bool
 }
 
 // ErrNotDrained: a soft stop took longer than Config.DrainTimeout.
@@ -299,6 +303,7 @@ func (m *member) watch(ctx context.Context, owners []*owner, endSoft context.Can
 		if ctx.Err() != nil {
 			return
 		}
+		m.silent.Store(err != nil)
 		if err != nil {
 			m.status.nats(fmt.Errorf("stream %s: %w", m.cfg.Stream, err))
 			m.cfg.Log.Warn("the stream does not answer", "stream", m.cfg.Stream, "err", err)
