@@ -84,6 +84,8 @@ type Selection struct {
 	// Anywhere looks for the key in all partitions, also those of a number of
 	// partitions that the stream had earlier. That takes longer.
 	Anywhere bool
+	// Partition selects a partition; nil: all of them.
+	Partition *int
 	// From is the first sequence; 0 is 1.
 	From uint64
 	// Since selects by the time of the message, in place of From; zero: all.
@@ -97,6 +99,11 @@ type Selection struct {
 // fragments if no key is given. It ends with the last message that the stream
 // has at this moment.
 func (f *Fragments) Document(ctx context.Context, s Selection) (*Cursor, error) {
+	if s.Partition != nil {
+		if filter := f.source.layout.Filter(*s.Partition); filter != "" {
+			s.subjects = []string{filter}
+		}
+	}
 	if s.Key != "" {
 		token, err := Token(s.Key)
 		if err != nil {
@@ -160,6 +167,7 @@ type Cursor struct {
 	read      uint64
 	batch     jetstream.MessageBatch // nil: none
 	before    uint64                 // read when it was asked for
+	subject   string                 // of the last message
 }
 
 // Total returns how many messages there were when the cursor was opened.
@@ -185,6 +193,7 @@ func (c *Cursor) Next(ctx context.Context) (batcher.Fragment, bool, error) {
 			c.batch, c.before = batch, c.read
 		}
 		if m, ok := <-c.batch.Messages(); ok {
+			c.subject = m.Subject()
 			f, err := c.fragment(m)
 			return f, err == nil, err
 		}

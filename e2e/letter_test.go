@@ -17,6 +17,7 @@ type letter struct {
 	Reason, Code, Text, Subject string
 	Key                         *string
 	Sequence                    uint64
+	Life                        int64
 	Headers                     map[string][]string
 	Bytes                       int
 	CRC32C                      string

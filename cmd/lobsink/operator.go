@@ -170,7 +170,10 @@ func (a *app) audited(cmd *cobra.Command, d *desk, do func() (any, error)) error
 // those of all commands, which may have passwords in them.
 func given(cmd *cobra.Command) []string {
 	args := slices.Clone(cmd.Flags().Args())
-	cmd.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if cmd.InheritedFlags().Lookup(f.Name) != nil {
+			return
+		}
 		if many, ok := f.Value.(pflag.SliceValue); ok {
 			for _, v := range many.GetSlice() {
 				args = append(args, "--"+f.Name+"="+v)

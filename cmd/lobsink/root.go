@@ -119,6 +119,7 @@ func (a *app) commands() []*cobra.Command {
 		a.documentCommand(),
 		a.deadLetterCommand(),
 		a.replayCommand(),
+		a.checkpointCommand(),
 		a.partitionsCommand(),
 		a.schemaCommand(),
 		a.benchCommand(),
