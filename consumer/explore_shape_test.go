@@ -276,6 +276,8 @@ func (all shapes) fields(s *shape) {
 			one.shape = &shape{encode: func(e *encoder, p unsafe.Pointer) { e.name(*(*string)(p)) }}
 		case names[f.Name]:
 			one.shape = &shape{encode: func(e *encoder, p unsafe.Pointer) { e.epoch(*(*int64)(p)) }}
+		case full == "consumer.exPull.owner":
+			one.shape = &shape{encode: func(e *encoder, p unsafe.Pointer) { e.int(int64(*(*int)(p) ^ e.first)) }}
 		case full == "lobtest.lease.until", full == "consumer.exClaim.until":
 			one.shape = &shape{encode: func(e *encoder, p unsafe.Pointer) { e.bool(*(*int64)(p) > e.databaseNow) }}
 		}
@@ -360,6 +362,7 @@ type encoder struct {
 	epochs      map[int64]int64
 	now         time.Time // of the owner whose Partition is being encoded
 	databaseNow int64
+	first       int // the owner that comes first
 }
 
 func newEncoder(all shapes) *encoder {

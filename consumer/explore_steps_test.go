@@ -93,18 +93,16 @@ func (x *explorer) ownerSteps(s *exState, i int, try tryFunc) {
 		on(-1, "begins", x.begin)
 		return
 	case o.frozen:
-		on(-1, "goes on, after its lease has run out", func(_ *exState, o *exOwner) {
-			o.frozen = false
-			if !o.leaseEnd.IsZero() {
-				o.now = o.leaseEnd
-			}
-		})
+		on(-1, "goes on", func(_ *exState, o *exOwner) { o.frozen = false })
 		on(faultCrash, "crashes", x.crash)
 		return
 	}
 	if o.part.claimed() || len(o.requests) > 0 {
 		on(faultCrash, "crashes", x.crash)
-		on(faultFreeze, "is frozen", func(_ *exState, o *exOwner) { o.frozen = true })
+		if s.left[faultFreeze] > 0 {
+			on(faultFreeze, "is frozen until its lease has run out", x.freeze)
+			x.thaws(s, i, try)
+		}
 	}
 	switch {
 	case !o.part.assigned:
@@ -129,6 +127,9 @@ func (x *explorer) ownerSteps(s *exState, i int, try tryFunc) {
 		if _, ok := o.requests[r].action.(DoSweep); !ok { // nobody waits for that
 			on(faultLose, "gets no answer: ", func(n *exState, o *exOwner) { x.lose(n, i, r) })
 		}
+	}
+	if o.part.claimed() && !o.now.Before(o.part.leaseEnd) {
+		on(-1, "looks at its clock", func(_ *exState, o *exOwner) { o.part.Tick(o.now) })
 	}
 	if x.renewalMatters(s, o) {
 		on(-1, "renews", func(_ *exState, o *exOwner) {
@@ -160,15 +161,7 @@ func (x *explorer) readingSteps(s *exState, i int, on func(fault int, what strin
 	switch {
 	case !o.fetching:
 	case len(o.inbox) > 0:
-		on(-1, "receives "+sequences(o.inbox), func(n *exState, o *exOwner) {
-			batch := o.inbox
-			o.inbox = nil
-			turn := o.part.Turn()
-			o.part.Received(o.now, turn, batch)
-			x.settle(n, i)
-			// With that the fetch has ended; another follows.
-			x.fetched(n, i, nil)
-		})
+		on(-1, "receives "+sequences(o.inbox), func(n *exState, _ *exOwner) { x.receive(n, i) })
 	case o.part.halted || !x.deliverable(s, i):
 		quiet := func(fault int, lose bool) {
 			on(fault, "has nothing to receive", func(n *exState, o *exOwner) {
@@ -207,6 +200,12 @@ func (x *explorer) consumerSteps(s *exState, c int, try tryFunc) {
 	con := &s.consumers[c]
 	if con.pending(s) != 0 {
 		for p, pull := range con.pulls {
+			if !pull.dead && !x.cfg.slowDelivery {
+				if !s.owners[pull.owner].frozen {
+					x.receipts(s, c, pull.owner, try)
+				}
+				continue
+			}
 			deliver := func(fault int, arrives bool) {
 				try(fault, func(n *exState) {
 					con := &n.consumers[c]
@@ -247,6 +246,49 @@ func (x *explorer) consumerSteps(s *exState, c int, try tryFunc) {
 	}
 }
 
+// receipts have messages delivered and received in one step, as many as there
+// are or fewer. One of them may be lost on its way.
+func (x *explorer) receipts(s *exState, c, i int, try tryFunc) {
+	receive := func(fault, count, lost int) {
+		try(fault, func(n *exState) {
+			o := x.own(n, i)
+			for k := range count {
+				r := n.consumers[c].deliver(n)
+				if r.Connection = o.connection; k != lost {
+					o.inbox = append(o.inbox, r)
+				}
+			}
+			if len(o.inbox) == 0 {
+				x.note("a message to %s is lost", ownerName(i))
+				return
+			}
+			x.note("%s receives %s", ownerName(i), sequences(o.inbox))
+			x.receive(n, i)
+		})
+	}
+	total := 0
+	for con := s.consumers[c]; con.pending(s) != 0; total++ {
+		con.deliver(s)
+	}
+	for count := 1; count <= total; count++ {
+		receive(-1, count, -1)
+		for lost := range count {
+			receive(faultDrop, count, lost)
+		}
+	}
+}
+
+// receive hands over what has arrived. With that the fetch has ended, and another
+// one follows.
+func (x *explorer) receive(n *exState, i int) {
+	o := x.own(n, i)
+	batch := o.inbox
+	o.inbox = nil
+	o.part.Received(o.now, o.part.Turn(), batch)
+	x.settle(n, i)
+	x.fetched(n, i, nil)
+}
+
 // claimFate is what becomes of the next claim that is sent.
 type claimFate int
 
@@ -278,6 +320,55 @@ func (x *explorer) begin(n *exState, o *exOwner) {
 func (x *explorer) crash(n *exState, o *exOwner) {
 	x.abandon(n, slices.Index(n.owners[:], o))
 	*o = exOwner{connection: o.connection}
+}
+
+// freeze stops a process until its lease has run out. What it has sent is still
+// under way. What it does first when it goes on is to drop its turn, as thaws
+// checks; so that is done at once, and the search has less to tell apart.
+func (x *explorer) freeze(n *exState, o *exOwner) {
+	o.now = later(o.now, o.leaseEnd)
+	o.part.Tick(o.now)
+	x.settle(n, slices.Index(n.owners[:], o))
+	o.frozen = true
+}
+
+// thaws checks what an owner does when it goes on after its lease has run out:
+// whatever comes first, it drops the turn and sends nothing more.
+func (x *explorer) thaws(s *exState, i int, try tryFunc) {
+	n := x.fork(s)
+	n.left = exBudget{}
+	o := x.own(n, i)
+	o.now = later(o.now, o.leaseEnd)
+	o.requests = slices.DeleteFunc(o.requests, func(r exRequest) bool {
+		_, flush := r.action.(DoFlush)
+		return flush && !r.arrived // that concerns the database alone
+	})
+	first := func(fault int, step func(n *exState)) {
+		if fault >= 0 {
+			return
+		}
+		m := x.fork(n)
+		turn := o.part.Turn()
+		broken := x.guarded(func() { step(m) })
+		if after := m.owners[i].part; broken == "" && after != nil && after.Turn() == turn && after.claimed() {
+			broken = fmt.Sprintf("%s goes on after its lease has run out", ownerName(i))
+		}
+		if broken != "" {
+			try(-1, func(n *exState) {
+				frozen := x.own(n, i)
+				frozen.now, frozen.requests = o.now, slices.Clone(o.requests)
+				x.note("%s was frozen until its lease has run out, and goes on:", ownerName(i))
+				step(n)
+				x.fail("%s", broken)
+			})
+		}
+	}
+	x.ownerSteps(n, i, first)
+	for c := range n.consumers {
+		if slices.Contains(n.consumers[c].pulls, exPull{owner: i}) {
+			x.receipts(n, c, i, first)
+		}
+	}
 }
 
 // abandon ends a turn: what it sent and what it asked the stream for stays.
@@ -579,15 +670,17 @@ func (x *explorer) flush(n *exState, o *exOwner, f *lobwriter.Flush, r *exReques
 	x.checkStored(n)
 }
 
-// leaveBehind keeps a request whose sender waits no more, if it would change
-// anything.
-func (x *explorer) leaveBehind(n *exState, r exRequest) {
+// leaveBehind keeps a request whose sender waits no more, and reports whether it
+// did: what only reads changes nothing.
+func (x *explorer) leaveBehind(n *exState, r exRequest) bool {
 	switch r.action.(type) {
 	case DoFlush, DoOpen, DoSweep, DoRelease, DoClaim:
 		if !r.arrived {
 			n.late = append(slices.Clip(n.late), r)
+			return true
 		}
 	}
+	return false
 }
 
 // fetched ends the fetch of an owner that waits for one.

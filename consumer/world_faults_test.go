@@ -124,6 +124,12 @@ func faults() []fault {
 		{"stop", 3, func(w *world) {
 			w.member().stop() // and begins again some time after it has ended
 		}},
+		{"given up", 3, func(w *world) {
+			// For a member that has less; and again its own some time later.
+			m := w.member()
+			m.assign(false)
+			w.after(w.span(0, 15*time.Second), func() { m.assign(true) })
+		}},
 		{"disconnect", 4, func(w *world) { w.member().disconnect(w.span(0, 12*time.Second)) }},
 		{"database away", 3, func(w *world) {
 			w.note("FAULT database is away")
@@ -339,6 +345,7 @@ func (w *world) heal() {
 		if m.frozen {
 			m.thaw()
 		}
+		m.assign(true)
 		if !m.alive && (m == w.members[0] || w.chance(0.7)) {
 			m.begin()
 		}

@@ -180,10 +180,10 @@ func (m *simMember) perform(a Action) {
 		}, "inspect", func(now time.Time, err error) { m.part.Inspected(now, a.Turn, in, err) })
 	case DoOpen:
 		m.begins(a.Turn, "open", false)
-		name := fmt.Sprintf("lobsink-0-%d-%s", a.Claim.Fence.Epoch, a.Claim.Fence.ClaimID[:8])
+		name := w.namer.consumerName(a.Claim)
 		m.request(a.Turn, []func(){func() {
 			w.note("server: consumer %s of %s begins at %d", name, m.name, a.Start)
-			w.stream.create(name, a.Start)
+			w.stream.create(name, a.Start, a.Claim.Fence.ClaimID)
 		}}, "open", func(now time.Time, err error) {
 			if a.Turn == m.part.Turn() {
 				m.consumer, m.kept = name, map[uint64]simDelivery{}

@@ -127,3 +127,17 @@ func (m *simMember) stop() {
 		}
 	})
 }
+
+// assign tells the process whether it is to own the partition.
+func (m *simMember) assign(own bool) {
+	if !m.alive {
+		return
+	}
+	life := m.life
+	m.process(func(now time.Time) {
+		if life == m.life {
+			m.world.note("%s: is to own the partition: %t", m.name, own)
+			m.part.Assign(now, own)
+		}
+	})
+}

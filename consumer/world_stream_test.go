@@ -143,19 +143,27 @@ func (s *simStream) consumer(name string) *simConsumer {
 	return nil
 }
 
-func (s *simStream) create(name string, from uint64) error {
-	if s.consumer(name) != nil {
-		s.world.fail("consumer %s is created twice", name)
+// create makes the consumer of a claim. Another claim's has another name; where it
+// has not, the one there is begins anew, and the pulls that wait on it still do.
+func (s *simStream) create(name string, from uint64, claimID string) {
+	w := s.world
+	if w.opened[claimID] {
+		w.fail("the consumer of claim %s is created twice", claimID)
 	}
+	w.opened[claimID] = true
 	if from > s.last()+1 {
-		s.world.note("server: consumer %s begins at %d, above %d: what is published between is never delivered", name, from, s.last()+1)
+		w.note("server: consumer %s begins at %d, above %d: what is published between is never delivered", name, from, s.last()+1)
 	}
 	c := &simConsumer{stream: s, name: name, next: from, floor: simDelivery{stream: from - 1}, deliveries: map[uint64]uint64{}}
 	if s.leader != "" {
-		c.leader = pick(s.world, s.leader, s.world.server())
+		c.leader = pick(w, s.leader, w.server())
+	}
+	if old := s.consumer(name); old != nil {
+		c.pulls, old.pulls = old.pulls, nil
+		s.delete(name)
+		defer c.pump()
 	}
 	s.consumers = append(s.consumers, c)
-	return nil
 }
 
 func (s *simStream) delete(name string) {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The seeded world: one to three members, each driving the shipped Partition, a
+// The seeded world: one, two or three members, each driving the shipped Partition, a
 // stream with JetStream's rules, a network that delays and loses, and the
 // reference store. A run has one goroutine, no real time, and no randomness but
 // its seed. The parts are:
@@ -119,6 +119,8 @@ type world struct {
 	db       *simDatabase
 	letters  *simLetters
 	members  []*simMember
+	namer    *owner            // names the consumers of claims
+	opened   map[string]bool   // the claims whose consumer was created
 	ambush   map[string]func() // faults that wait for a request, by its kind
 	healed   bool              // faults have stopped
 	healedAt time.Duration
@@ -138,11 +140,12 @@ type violation string
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, ambush: map[string]func(){}, rng: rand.New(rand.NewPCG(seed, 0x10b51))}
+	w := &world{seed: seed, opened: map[string]bool{}, ambush: map[string]func(){}, rng: rand.New(rand.NewPCG(seed, 0x10b51))}
 	w.profile = w.drawProfile()
 	w.stream = newSimStream(w)
 	w.letters = &simLetters{world: w, stored: map[letterID]string{}}
 	w.db = newSimDatabase(w)
+	w.namer = &owner{member: &member{binding: w.db.binding}}
 	return w
 }
 

@@ -105,6 +105,15 @@ var claimRules = []rule{
 			t.Errorf("other claims changed the fence row: %+v", got)
 		}
 	}},
+	{"a partition that there is not cannot be claimed", func(t *testing.T, f Fixture) {
+		Bind(t, f.Store)
+		for _, p := range []int{-1, stream.Partitions} {
+			r := request(ada, id1)
+			r.Partition = p
+			_, err := f.Store.Claim(t.Context(), r)
+			kind(t, err, lobwriter.Invalid)
+		}
+	}},
 	{"a claim waits for a flush under way", func(t *testing.T, f Fixture) {
 		if f.Hold == nil {
 			t.Skip("the store has no way to hold a flush")
