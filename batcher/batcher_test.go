@@ -351,7 +351,7 @@ func TestAllocations(t *testing.T) {
 			}
 		}) / fragments
 		t.Logf("%d keys: %.2f allocations per fragment", keys, each)
-		if each > 2 {
+		if each > 1.3 { // one, and a share of its group
 			t.Errorf("%d keys: %.2f allocations per fragment", keys, each)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkReceived is what turning a message into a fragment costs, outside
-// nats.go: one allocation, the copy of its text.
+// nats.go.
 func BenchmarkReceived(b *testing.B) {
 	s := &source{layout: Layout{Root: "fragments", Partitions: 8}, maxFragment: 1 << 20}
 	for _, c := range []struct {
