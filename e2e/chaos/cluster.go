@@ -77,7 +77,8 @@ cluster { name: chaos, listen: %q, no_advertise: true, routes: [ nats://%s ] }
 		}
 	}
 	c.conn, err = nats.Connect(c.urls(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(2*time.Second))
+		nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(2*time.Second),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // what breaks is meant to
 	if err != nil {
 		return nil, err
 	}
