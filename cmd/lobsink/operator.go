@@ -20,6 +20,7 @@ import (
 	"github.com/lobsink/lobsink/internal/audit"
 	"github.com/lobsink/lobsink/internal/rebuild"
 	"github.com/lobsink/lobsink/lobwriter"
+	"github.com/lobsink/lobsink/lobwriter/oracle"
 	"github.com/lobsink/lobsink/lobwriter/postgres"
 	"github.com/lobsink/lobsink/lobwriter/sqlite"
 )
@@ -32,7 +33,11 @@ func openOperator(ctx context.Context, cfg *Config) (lobwriter.Operator, error) 
 		return nil, err
 	}
 	if u.oracle != (oracleLogon{}) {
-		return nil, misconfigured("this command does not work with Oracle yet")
+		op, err := oracle.OpenOperator(ctx, cfg.oracleOptions(u))
+		if err != nil {
+			return nil, err
+		}
+		return op, nil
 	}
 	if u.path == "" {
 		op, err := postgres.OpenOperator(ctx, cfg.postgres(u))

@@ -25,7 +25,7 @@ var allowed = []struct {
 	{"lobwriter/lobtest", []string{"batcher", "lobwriter"}, nil},
 	{"lobwriter/sqlite", []string{"batcher", "lobwriter", "deploy", "internal/schema"}, []string{"modernc.org/sqlite", "golang.org/x/sys"}},
 	{"lobwriter/oracle", []string{"batcher", "lobwriter", "deploy", "internal/orascript"},
-		[]string{"github.com/godror/godror", "github.com/prometheus/client_golang", "golang.org/x/sync"}},
+		[]string{"github.com/cenkalti/backoff/v4", "github.com/godror/godror", "github.com/prometheus/client_golang", "golang.org/x/sync"}},
 	{"lobwriter/oracle/standin", []string{"lobwriter", "lobwriter/lobtest", standin}, []string{}},
 	{"lobwriter/postgres", []string{"batcher", "lobwriter", "deploy", "internal/schema"}, []string{"github.com/jackc"}},
 	{"consumer", []string{"batcher", "lobwriter"}, []string{"github.com/nats-io/nats.go", "github.com/cenkalti/backoff/v4", "github.com/prometheus/client_golang"}},

@@ -34,7 +34,7 @@ func OpenAdmin(ctx context.Context, o Options) (*Admin, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	c := newConnector(o, o.Services[0], nil)
+	c := newConnector(o, o.Services[0], nil, nil)
 	c.bare = true
 	a := &Admin{o: o, db: sql.OpenDB(c), pool: c}
 	a.db.SetMaxOpenConns(1)

@@ -44,11 +44,11 @@ func (b *bindingOut) binding() (lobwriter.Binding, error) {
 // answers.
 func (s *Store) anywhere(ctx context.Context, op string, try func(p *pool) error) (err error) {
 	for _, p := range s.services {
-		if err = try(p); lobwriter.KindOf(err) != lobwriter.Transient || err == nil || ctx.Err() != nil {
+		if err = classify(op, try(p)); err == nil || lobwriter.KindOf(err) != lobwriter.Transient || ctx.Err() != nil {
 			break
 		}
 	}
-	return classify(op, err)
+	return err
 }
 
 // Bind implements lobwriter.Store.

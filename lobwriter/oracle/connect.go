@@ -10,10 +10,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
 const (
+	// firstRetry and lastRetry are the waits between logons at a service that does
+	// not answer, before a jitter of half of them.
+	firstRetry, lastRetry = 100 * time.Millisecond, 5 * time.Second
 	// maxLife is how long a session is used. Sessions that a service was taken
 	// from stay where they are; this brings them back to it.
 	maxLife = 10 * time.Minute
@@ -42,17 +47,26 @@ type connector struct {
 	// bare has a session used without tables, which may not be there yet.
 	bare bool
 
+	// home is what all services must lead to.
+	home *home
+
 	mu sync.Mutex
-	// failing is since when the service has not answered; zero: it does.
-	failing time.Time
+	// failing is since when the service has not answered, by the error last; zero:
+	// it does. It is not tried again before retry.
+	failing, retry time.Time
+	last           error
+	wait           *backoff.ExponentialBackOff
 	// seen is the environment that was logged last.
 	seen environment
 }
 
 var _ driver.Connector = (*connector)(nil)
 
-func newConnector(o Options, s Service, m *metrics) *connector {
-	return &connector{o: o, service: s, metrics: m, dialing: make(chan struct{}, 1)}
+func newConnector(o Options, s Service, m *metrics, h *home) *connector {
+	return &connector{
+		o: o, service: s, metrics: m, home: h, dialing: make(chan struct{}, 1),
+		wait: backoff.NewExponentialBackOff(backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(lastRetry), backoff.WithMaxElapsedTime(0)),
+	}
 }
 
 // Driver implements driver.Connector.
@@ -110,13 +124,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // logOn opens a session at the service, or at the one that takes over.
 func (c *connector) logOn(ctx context.Context) (*session, error) {
-	s, err := c.logOnTo(ctx, c.service.Connect)
+	s, err := c.logOnHere(ctx)
 	c.mu.Lock()
-	if err == nil || lobwriter.KindOf(err) != lobwriter.Transient {
-		c.failing = time.Time{}
-	} else if c.failing.IsZero() {
-		c.failing = time.Now()
-	}
 	takeover := err != nil && c.service.Takeover != "" && !c.failing.IsZero() && time.Since(c.failing) >= c.o.TakeoverAfter
 	c.mu.Unlock()
 	if takeover {
@@ -124,6 +133,37 @@ func (c *connector) logOn(ctx context.Context) (*session, error) {
 		return c.logOnTo(ctx, c.service.Takeover)
 	}
 	return s, err
+}
+
+// logOnHere opens a session at the service. One that does not answer is tried with
+// growing waits between, in which nobody is kept waiting.
+func (c *connector) logOnHere(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	if time.Now().Before(c.retry) {
+		defer c.mu.Unlock()
+		return nil, c.last
+	}
+	c.mu.Unlock()
+	s, err := c.logOnTo(ctx, c.service.Connect)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil || lobwriter.KindOf(err) != lobwriter.Transient {
+		c.failing, c.retry, c.last = time.Time{}, time.Time{}, nil
+		c.wait.Reset()
+		return s, err
+	}
+	if c.failing.IsZero() {
+		c.failing = time.Now()
+	}
+	c.last, c.retry = err, time.Now().Add(c.wait.NextBackOff())
+	return nil, err
+}
+
+// answers reports whether the service did when it was tried last.
+func (c *connector) answers() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failing.IsZero()
 }
 
 func (c *connector) logOnTo(ctx context.Context, connect string) (*session, error) {
@@ -194,7 +234,41 @@ func (c *connector) prepare(ctx context.Context, dc driverConn) (env environment
 		return env, err
 	}
 	env.schema = version.Int64
-	return env, env.check()
+	if err := env.check(); err != nil {
+		return env, err
+	}
+	var b bindingOut
+	var args []sql.NamedArg
+	for _, a := range b.binds() {
+		args = append(args, a.(sql.NamedArg))
+	}
+	if err := execute(ctx, dc, c.o.in(bindingBlock), args...); err != nil {
+		return env, err
+	}
+	return env, c.home.check(b.databaseID, env)
+}
+
+// home is the set of tables that all sessions of a store must lead to, whatever
+// their service.
+type home struct {
+	mu sync.Mutex
+	id string
+	at environment
+}
+
+func (h *home) check(id string, at environment) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.id == "" {
+		h.id, h.at = id, at
+	}
+	if h.id == id && id != "" {
+		return nil
+	}
+	return &lobwriter.Error{Kind: lobwriter.Fatal, Op: "connect",
+		Err: fmt.Errorf("service %s leads to database %s, container %s, with other tables (%s) than service %s, which leads to database %s, container %s (%s)",
+			at.service, at.database, at.container, id, h.at.service, h.at.database, h.at.container, h.id),
+		Hint: "correct oracle_services: all must be services of one database"}
 }
 
 // schemaVersion is the newest migration that this program knows.

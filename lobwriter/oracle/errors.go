@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -194,9 +193,4 @@ func shortened(err error) error {
 	}
 	text = strings.Join(strings.Fields(text), " ")
 	return &shortError{text, err}
-}
-
-// isDeadline reports that a call was given up: its outcome is unknown.
-func isDeadline(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

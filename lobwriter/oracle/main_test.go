@@ -109,7 +109,7 @@ func TestContract(t *testing.T) {
 			Hold:   func(_ testing.TB, partition int) func() { return schema.Hold(partition) },
 		}
 		if strings.Contains(t.Name(), "/Rebuild/") || strings.Contains(t.Name(), "/Purge/") {
-			f.Operator = func(t testing.TB) lobwriter.Operator { return operator{Operator: openOperator(t, o)} }
+			f.Operator = func(t testing.TB) lobwriter.Operator { return openOperator(t, o) }
 		}
 		return f
 	})
@@ -124,18 +124,6 @@ func openOperator(t testing.TB, o oracle.Options) *oracle.Operator {
 	t.Cleanup(func() { op.Close() })
 	return op
 }
-
-// operator is a lobwriter.Operator, of which the methods that oracle.Operator does
-// not have are missing.
-type operator struct {
-	*oracle.Operator
-	missing
-}
-
-type (
-	missing struct{ deeper }
-	deeper  struct{ lobwriter.Operator }
-)
 
 // TestDamage: text that is not what its row says is an error, with everything that
 // could be read. (The suite has stores whose readers leave it to their caller.)

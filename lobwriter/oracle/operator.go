@@ -2,20 +2,17 @@ package oracle
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-// Operator does what an operator's commands need: it reads, rebuilds and deletes
-// documents. It does not move checkpoints.
+// Operator is a lobwriter.Operator of an Oracle database. It reads, rebuilds and
+// deletes documents; it does not move checkpoints yet.
 type Operator struct{ *Reader }
 
-var (
-	_ lobwriter.RepairReader = (*Operator)(nil)
-	_ lobwriter.Rebuilder    = (*Operator)(nil)
-	_ lobwriter.Purger       = (*Operator)(nil)
-)
+var _ lobwriter.Operator = (*Operator)(nil)
 
 // OpenOperator opens the database to read and to change it beside running members,
 // as Open does.
@@ -107,4 +104,16 @@ func (op *Operator) Purge(ctx context.Context, p lobwriter.Purge) (all lobwriter
 		all.Above += int(above.Int64)
 	}
 	return all, nil
+}
+
+// MoveCheckpoint implements lobwriter.Checkpointer: it refuses.
+func (op *Operator) MoveCheckpoint(context.Context, lobwriter.CheckpointMove) (lobwriter.Fence, error) {
+	return lobwriter.Fence{}, errNotYet("move the checkpoint")
+}
+
+// Rebind implements lobwriter.Checkpointer: it refuses.
+func (op *Operator) Rebind(context.Context, lobwriter.Rebinding) error { return errNotYet("rebind") }
+
+func errNotYet(op string) error {
+	return &lobwriter.Error{Kind: lobwriter.Fatal, Op: op, Err: errors.New("this is not possible with Oracle yet: its package has no call for it")}
 }

@@ -26,8 +26,8 @@ type pool struct {
 	writers *semaphore.Weighted
 }
 
-func newPool(o Options, s Service, m *metrics) *pool {
-	c := newConnector(o, s, m)
+func newPool(o Options, s Service, m *metrics, h *home) *pool {
+	c := newConnector(o, s, m, h)
 	open := func(most int) *sql.DB {
 		db := sql.OpenDB(c)
 		db.SetMaxOpenConns(most)

@@ -35,8 +35,16 @@ func OpenReader(ctx context.Context, o Options) (*Reader, error) {
 // Close implements lobwriter.Reader.
 func (r *Reader) Close() error { return r.s.Close() }
 
-// db is where a reader reads: what it asks for is nobody's partition.
-func (r *Reader) db() *sql.DB { return r.s.services[0].documents }
+// db is where a reader reads: at any service that answers, since what it asks for is
+// nobody's partition.
+func (r *Reader) db() *sql.DB {
+	for _, p := range r.s.services {
+		if p.connector.answers() {
+			return p.documents
+		}
+	}
+	return r.s.services[0].documents
+}
 
 // Fence implements lobwriter.Reader.
 func (r *Reader) Fence(ctx context.Context, partition int) (lobwriter.Fence, error) {

@@ -32,7 +32,7 @@ func TestConnect(t *testing.T) {
 		open(t, o)
 		trips := d.Trips()
 		if trips[standin.Login] != 1 || trips[standin.Execute] != 1 || trips["environment"] != 1 || trips["binding"] != 1 || trips[""] != 4 {
-			t.Errorf("round trips %v; want a logon, the settings, the environment and one call", trips)
+			t.Errorf("round trips %v; want a logon, the settings, the environment and the binding", trips)
 		}
 	})
 	for _, c := range []struct {
@@ -170,9 +170,50 @@ func TestServices(t *testing.T) {
 		t.Errorf("without B, partitions 0 and 1 went to %s and %s", a, b)
 	}
 	d.RefuseService("B", 0)
+	for seq := uint64(3); flush(1, seq) != "B"; seq++ { // at the latest when B is tried again
+		if seq > 1000 {
+			t.Fatal("when B is back, partition 1 does not go there")
+		}
+		d.Cut() // the end of a session's life
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestServicesOfTwoDatabases: a service that leads elsewhere is refused, even when it
+// is seen for the first time later.
+func TestServicesOfTwoDatabases(t *testing.T) {
+	one, o := database(t)
+	two, _ := database(t)
+	two.Schema("lobsink_").SetDatabaseID("deadbeef")
+	o.Services = []oracle.Service{{Connect: one.Connect("A")}, {Connect: two.Connect("B")}}
+	s := open(t, o)
+	lobtest.NewOwner(t, s, 0)
+	_, err := s.Claim(t.Context(), lobwriter.ClaimRequest{Partition: 1, MemberID: "00000000000000aa", ClaimID: "00000000000000cc", Lease: time.Hour})
+	if lobwriter.KindOf(err) != lobwriter.Fatal || !strings.Contains(err.Error(), "service B") || !strings.Contains(err.Error(), "deadbeef") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestBackoff: a service that is down is not asked for a logon with every call.
+func TestBackoff(t *testing.T) {
+	d := start(t)
+	own := lobtest.NewOwner(t, d.store, 1)
+	d.RefuseService("DOCS", 12514)
 	d.Cut()
-	if b := flush(1, 3); b != "B" {
-		t.Errorf("when B is back, partition 1 goes to %s", b)
+	d.Trips()
+	for range 500 {
+		if _, err := d.store.Flush(t.Context(), own.NewFlush()); lobwriter.KindOf(err) != lobwriter.Transient || err == nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	if n := d.Trips()[standin.Login]; n > 20 {
+		t.Errorf("%d logons", n)
+	}
+	d.RefuseService("DOCS", 0)
+	r, ctx := retrying(t, d.store)
+	own.Store = r
+	if _, err := own.Deliver(ctx, own.Append("k", lobtest.Text(1, "<a/>"))); err != nil {
+		t.Error(err)
 	}
 }
 

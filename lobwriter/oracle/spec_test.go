@@ -157,7 +157,7 @@ func TestSpecification(t *testing.T) {
 	o := Options{Connect: "x"}.withDefaults()
 	db := sql.OpenDB(rec)
 	defer db.Close()
-	s := &Store{o: o, services: []*pool{newPool(o, o.Services[0], nil)}}
+	s := &Store{o: o, services: []*pool{newPool(o, o.Services[0], nil, &home{})}}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

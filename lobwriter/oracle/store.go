@@ -21,20 +21,9 @@ var _ lobwriter.Store = (*Store)(nil)
 
 // Open connects to a database that has the tables and the package. What is
 // missing is a Fatal error that says what to do; a database that does not answer
-// is a Transient one.
+// is a Transient one. Of several services one has to answer; that all lead to the
+// same tables is seen as they do.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s, err := open(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	var b bindingOut
-	if _, err := call(ctx, s.o, s.services[0].leases, "connect", bindingBlock, 0, b.binds()...); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-func open(_ context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
@@ -44,8 +33,20 @@ func open(_ context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{o: o, metrics: m}
+	h := &home{}
 	for _, service := range o.Services {
-		s.services = append(s.services, newPool(o, service, m))
+		s.services = append(s.services, newPool(o, service, m, h))
+	}
+	ctx, cancel := deadline(ctx, o.FlushTimeout)
+	defer cancel()
+	if err := s.anywhere(ctx, "connect", func(p *pool) error {
+		conn, err := p.leases.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"cmp"
 	gocontext "context"
 	"errors"
 	"time"
@@ -82,7 +83,7 @@ func binding(x *context, c *Call) error {
 	if errors.Is(err, lobwriter.ErrNotFound) {
 		b, err = lobwriter.Binding{DatabaseID: "0badcafe"}, nil
 	}
-	c.setText("p_database_id", b.DatabaseID)
+	c.setText("p_database_id", cmp.Or(x.schema.identity(), b.DatabaseID))
 	c.setNumber("p_life", b.Life)
 	c.setText("p_stored_stream", b.Name)
 	c.setNumber("p_stored_created", b.Created)

@@ -26,10 +26,12 @@ type Schema struct {
 	mu sync.Mutex
 	// fences are the locks of the fence rows, leases those of the lease rows.
 	fences, leases map[int64]chan struct{}
-	writes         int64
-	last           body
-	damaged        map[string]bool
-	refused        map[string]int
+	// databaseID is that of the binding; "": the reference store's own.
+	databaseID string
+	writes     int64
+	last       body
+	damaged    map[string]bool
+	refused    map[string]int
 	// before are the tables as they were before the last flushes, the latest
 	// last; keep of them.
 	before []lobtest.Snapshot
@@ -64,6 +66,19 @@ func (s *Schema) lock(of map[int64]chan struct{}, partition int64) chan struct{}
 		of[partition] = make(chan struct{}, 1)
 	}
 	return of[partition]
+}
+
+// SetDatabaseID gives the tables an identity of their own.
+func (s *Schema) SetDatabaseID(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.databaseID = id
+}
+
+func (s *Schema) identity() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.databaseID
 }
 
 // LOBWrites counts the calls of DBMS_LOB.WRITEAPPEND that were committed.
