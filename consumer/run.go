@@ -220,7 +220,7 @@ func (m *member) fits(l Layout, info *jetstream.StreamInfo) error {
 		return fatal("its subjects begin with %q, the configuration says %q: set root to %q", l.Root, cfg.Root, l.Root)
 	}
 	if cfg.Partitions != 0 && l.Partitions != cfg.Partitions {
-		return fatal("it has %d partitions, the configuration says %d: set partitions to %d; changing the number needs an empty stream and empty tables", l.Partitions, cfg.Partitions, l.Partitions)
+		return fatal("it has %d partitions, the configuration says %d: set partitions to %d, or change the number with lobsink checkpoint partitions", l.Partitions, cfg.Partitions, l.Partitions)
 	}
 	m.maxMessage = maxPayload(cfg.NATS, info) + messageOverhead
 	if need := 2 * int64(l.Partitions) * m.maxMessage; cfg.Memory < need {

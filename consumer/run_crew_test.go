@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/lobsink/lobsink/internal/embednats"
 	"github.com/lobsink/lobsink/internal/pgtest"
 	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/postgres"
@@ -38,7 +40,12 @@ type hand struct {
 
 func newCrew(t *testing.T, partitions int) *crew {
 	t.Helper()
-	c := &crew{rig: newRig(t, partitions)}
+	return newCrewOn(t, partitions, embednats.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+}
+
+func newCrewOn(t *testing.T, partitions int, options embednats.Options) *crew {
+	t.Helper()
+	c := &crew{rig: newRigOn(t, partitions, options)}
 	// A busy machine does not let a lease run out, and one that runs out is soon
 	// over.
 	c.cfg.Lease, c.cfg.Renew, c.cfg.FlushTimeout = 4*time.Second, 1200*time.Millisecond, 3*time.Second

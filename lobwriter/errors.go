@@ -116,7 +116,11 @@ func (b Binding) Serves(s Stream) error {
 	if b.Name == s.Name && b.Partitions == s.Partitions {
 		return nil
 	}
+	hint := "name that stream, or another database"
+	if b.Name == s.Name {
+		hint = fmt.Sprintf("their number is fixed while messages are stored: make the stream with %d again, or see lobsink checkpoint partitions", b.Partitions)
+	}
 	return &Error{Kind: Fatal, Op: "bind",
 		Err:  fmt.Errorf("the database serves stream %s with %d partitions, not stream %s with %d", b.Name, b.Partitions, s.Name, s.Partitions),
-		Hint: "name that stream, or another database"}
+		Hint: hint}
 }
