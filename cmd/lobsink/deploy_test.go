@@ -140,7 +140,8 @@ func TestDeployCompose(t *testing.T) {
 		Services map[string]struct {
 			Command     []string
 			Environment map[string]string
-			Grace       string `yaml:"stop_grace_period"`
+			Grace       string                  `yaml:"stop_grace_period"`
+			Health      struct{ Test []string } `yaml:"healthcheck"`
 		}
 	}
 	if err := yaml.Unmarshal([]byte(readDeployed(t, "compose/compose.yaml")), &file); err != nil {
@@ -163,6 +164,11 @@ func TestDeployCompose(t *testing.T) {
 			t.Errorf("%s uses the embedded servers: %+v", name, cfg)
 		}
 		if name == "lobsink" {
+			if health := s.Health.Test; len(health) < 3 || health[1] != "/usr/bin/lobsink" {
+				t.Errorf("its health is asked for with %q", health)
+			} else if _, err := parse(health[2:], environ); err != nil {
+				t.Error(err)
+			}
 			grace, err := time.ParseDuration(s.Grace)
 			if err != nil {
 				t.Fatal(err)

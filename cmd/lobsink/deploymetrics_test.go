@@ -1,17 +1,22 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/lobwriter"
@@ -226,5 +231,68 @@ func TestDeployMetricsOfDocs(t *testing.T) {
 	}
 	if len(listed) > 0 {
 		t.Errorf("nothing exports %v", listed)
+	}
+}
+
+// TestDeployMetricsOfARun: what is scraped is what is listed, and Prometheus's own
+// linter has nothing to say about it.
+func TestDeployMetricsOfARun(t *testing.T) {
+	e := exportedMetrics()
+	m := newManager(t, 0)
+	nats, address := freePort(t), freePort(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var errs bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"run", "--data-dir", t.TempDir(), "--http", address, "--nats-listen", nats}, nil, &bytes.Buffer{}, &errs)
+	}()
+	m.hears(t, "STATUS=ready")
+	file := filepath.Join(t.TempDir(), "report.xml")
+	if err := os.WriteFile(file, []byte("<report><line/><line/></report>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run(ctx, []string{"pub", file, "--nats", "nats://" + nats}, nil, &out, &out); code != exitOK {
+		t.Fatalf("pub: exit code %d: %s", code, out.String())
+	}
+	scrape := func() string {
+		client := http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+		defer client.CloseIdleConnections()
+		answer, err := client.Get("http://" + address + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text := scrape()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(text, `lobsink_groups_total{answer="appended"}`); text = scrape() {
+		if time.Now().After(end) {
+			t.Fatalf("nothing is stored:\n%s", text)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (lobsink_\S+) `).FindAllStringSubmatch(text, -1) {
+		if _, ok := e[m[1]]; !ok {
+			t.Errorf("%s is not listed", m[1])
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "lobsink_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
 	}
 }

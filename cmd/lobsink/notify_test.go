@@ -133,15 +133,21 @@ func TestNotifyNobody(t *testing.T) {
 	notifySystemd(t.Context(), slog.New(slog.DiscardHandler), nil, nil)()
 }
 
-// TestRunNotifies: what a service manager hears of a whole run.
-func TestRunNotifies(t *testing.T) {
-	m := newManager(t, 3*time.Second)
+// freePort returns an address of this machine that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().String()
-	l.Close()
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestRunNotifies: what a service manager hears of a whole run.
+func TestRunNotifies(t *testing.T) {
+	m := newManager(t, 3*time.Second)
+	port := freePort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)
