@@ -34,6 +34,11 @@ require (
 )
 
 require (
+	github.com/synadia-io/orbit.go/natscontext v0.1.1 // indirect
+	golang.org/x/net v0.61.0 // indirect
+)
+
+require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/lobsink/lobsink/consumer"
@@ -147,7 +146,7 @@ func (c *checkup) run(ctx context.Context, cfg *Config, lag, deadLetters, oldest
 		return
 	}
 	c.members(members, oldest)
-	if js, err := jetstream.New(nc); err == nil {
+	if js, err := openJetStream(nc, cfg); err == nil {
 		if s, err := js.Stream(ctx, consumer.DeadStream(cfg.Stream)); err == nil {
 			c.add("dead_letters", "", "Messages in the dead-letter stream.", float64(s.CachedInfo().State.Msgs), deadLetters)
 		}

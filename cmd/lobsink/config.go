@@ -17,9 +17,20 @@ import (
 // Config is the configuration of lobsink. Its keys in the YAML file are the names
 // of settings; see there for what each one means.
 type Config struct {
-	// NATS is a list of URLs, separated by commas; "": the embedded server.
-	NATS      string
-	NATSCreds string
+	// NATS is a list of URLs, separated by commas; "": the one of NATSContext,
+	// or the embedded server.
+	NATS string
+	// NATSContext is the name of a context of the nats command, or the path of
+	// one; "": none.
+	NATSContext string
+	NATSCreds   string
+	NATSNKey    string
+	NATSCA      string
+	NATSCert    string
+	NATSKey     string
+	// NATSDomain is the JetStream domain; "": the one of NATSContext, or the
+	// server's own.
+	NATSDomain string
 	// NATSListen is the address of the embedded server.
 	NATSListen string
 	Store      string
@@ -110,7 +121,7 @@ func (c *Config) complete() {
 }
 
 // Embedded reports whether `lobsink run` serves NATS itself.
-func (c *Config) Embedded() bool { return c.NATS == "" }
+func (c *Config) Embedded() bool { return c.NATS == "" && c.NATSContext == "" }
 
 // sqlite reports whether the store is a SQLite file.
 func (c *Config) sqlite() bool { return strings.HasPrefix(c.Store, "sqlite:") }
@@ -137,8 +148,11 @@ func (c *Config) driver() string {
 // NATSURL returns where NATS is: where `lobsink run` serves it when no server is
 // configured.
 func (c *Config) NATSURL() string {
-	if c.Embedded() {
+	switch {
+	case c.Embedded():
 		return "nats://" + c.NATSListen
+	case c.NATS == "":
+		return "context " + c.NATSContext
 	}
 	return c.NATS
 }
@@ -176,6 +190,15 @@ func (c *Config) Validate() error {
 	}
 	faults = append(faults, c.leaseFaults()...)
 	faults = append(faults, c.oracleFaults()...)
+	if c.NATS != "" && c.NATSContext != "" {
+		fault("nats and nats_context both name a server: leave one of them out")
+	}
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		fault("nats_cert and nats_key belong together: set both, or none")
+	}
+	if c.Embedded() && c.NATSDomain != "" {
+		fault("nats_domain is %q, but the embedded NATS server has no domain: name a server with nats", c.NATSDomain)
+	}
 	if c.Embedded() && !isHostPort(c.NATSListen) {
 		fault("nats_listen is %q, which is no address for programs to connect to: write HOST:PORT, such as 127.0.0.1:4222", c.NATSListen)
 	}

@@ -45,7 +45,7 @@ func (f *findings) nats(ctx context.Context, cfg *Config) *lobwriter.Stream {
 	if nc.MaxPayload() < cfg.MaxFragmentBytes {
 		f.ok("max_payload", "%s: the server takes no larger messages, so no larger fragments (max_fragment_bytes is %s)", bytesText(nc.MaxPayload()), bytesText(cfg.MaxFragmentBytes))
 	}
-	js, err := jetstream.New(nc)
+	js, err := openJetStream(nc, cfg)
 	if err != nil {
 		f.fail("jetstream", err)
 		return nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/lobsink/lobsink/consumer"
@@ -44,7 +43,7 @@ func (a *app) withDeadLetters(do func(*consumer.DeadLetters) error) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := openJetStream(nc, cfg)
 	if err != nil {
 		return err
 	}

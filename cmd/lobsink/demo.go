@@ -213,7 +213,7 @@ func (d *demonstration) open(ctx context.Context, log *slog.Logger) (_ *service,
 }
 
 func (d *demonstration) makeStreams(ctx context.Context, s *service) error {
-	js, err := jetstream.New(s.conn)
+	js, err := openJetStream(s.conn, d.cfg)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func removeStreams(ctx context.Context, js jetstream.JetStream) error {
 
 // remove removes streams and tables of the demo, where they are.
 func (d *demonstration) remove(ctx context.Context, s *service) error {
-	js, err := jetstream.New(s.conn)
+	js, err := openJetStream(s.conn, d.cfg)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,9 @@ func misconfigured(format string, args ...any) error {
 	return withCode(exitConfig, fmt.Errorf(format, args...))
 }
 
+// withExitCode reports whether an error has a code of its own.
+func withExitCode(err error) bool { return errors.As(err, new(*exitError)) }
+
 // exitCode returns the code of an error: its own, or what its kind means.
 func exitCode(err error) int {
 	if err == nil {

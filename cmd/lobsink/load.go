@@ -62,6 +62,13 @@ func (f *settingFlags) add(set *pflag.FlagSet, keys ...string) {
 	}
 }
 
+// customary are the variables in which users of the nats command have settings
+// already. The file wins over them.
+var customary = map[string]string{
+	"nats": "NATS_URL", "nats_creds": "NATS_CREDS", "nats_nkey": "NATS_NKEY",
+	"nats_ca": "NATS_CA", "nats_cert": "NATS_CERT", "nats_key": "NATS_KEY",
+}
+
 // load returns the configuration: defaults, then the file, the environment and
 // the flags. Every fault is reported. Its exit code is 78; flags are checked
 // when they are read, and theirs is 64.
@@ -76,6 +83,15 @@ func (a *app) loadWithOrigins() (_ *Config, origins map[string]string, _ error) 
 	c := defaultConfig()
 	var faults []error
 	origins = map[string]string{}
+	for i := range settings {
+		s := &settings[i]
+		if name := customary[s.key]; a.env[name] != "" {
+			if err := s.value(&c).Set(a.env[name]); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", name, err))
+			}
+			origins[s.key] = name
+		}
+	}
 	path := a.flags.config
 	if path == "" {
 		path = a.env["LOBSINK_CONFIG"]
@@ -105,6 +121,10 @@ func (a *app) loadWithOrigins() (_ *Config, origins map[string]string, _ error) 
 	}
 	if len(faults) > 0 {
 		return nil, nil, misconfigured("configuration: %w", errors.Join(faults...))
+	}
+	if c.NATSContext != "" && origins["nats"] == customary["nats"] {
+		c.NATS = "" // whoever names a context means it
+		delete(origins, "nats")
 	}
 	if c.isOracle() {
 		c.oracle = a.oracleProcess()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/natscontext"
 
 	"github.com/lobsink/lobsink/internal/publish"
 )
@@ -55,7 +58,58 @@ func natsOptions(cfg *Config) []nats.Option {
 	if cfg.NATSCreds != "" {
 		options = append(options, nats.UserCredentials(cfg.NATSCreds))
 	}
+	if cfg.NATSNKey != "" {
+		options = append(options, nkeyOption(cfg.NATSNKey))
+	}
+	if cfg.NATSCA != "" {
+		options = append(options, nats.RootCAs(cfg.NATSCA))
+	}
+	if cfg.NATSCert != "" {
+		options = append(options, nats.ClientCert(cfg.NATSCert, cfg.NATSKey))
+	}
 	return options
+}
+
+// nkeyOption reads the seed of an NKey.
+func nkeyOption(path string) nats.Option {
+	return func(o *nats.Options) error {
+		option, err := nats.NkeyOptionFromSeed(path)
+		if err != nil {
+			return misconfigured("the seed of the NKey for NATS cannot be read: %w; correct --nats-nkey", err)
+		}
+		return option(o)
+	}
+}
+
+// dial connects to the configured server. A context may name the domain.
+func dial(cfg *Config, options []nats.Option) (*nats.Conn, error) {
+	if cfg.NATSContext == "" {
+		return nats.Connect(cfg.NATSURL(), options...)
+	}
+	nc, named, err := natscontext.Connect(cfg.NATSContext, options...)
+	if err == nil && cfg.NATSDomain == "" {
+		cfg.NATSDomain = named.JSDomain
+	}
+	return nc, err
+}
+
+// openJetStream returns JetStream in the configured domain. A domain that nobody
+// answers for is an error at once.
+func openJetStream(nc *nats.Conn, cfg *Config) (jetstream.JetStream, error) {
+	if cfg.NATSDomain == "" {
+		return jetstream.New(nc)
+	}
+	js, err := jetstream.NewWithDomain(nc, cfg.NATSDomain)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	_, err = js.AccountInfo(ctx)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
+		return nil, withCode(exitUnavailable, fmt.Errorf("no JetStream answers for the domain %s: correct --nats-domain, or start it", cfg.NATSDomain))
+	}
+	return js, nil
 }
 
 // connectNATS returns a connection for a program that runs for long: it is there
@@ -63,7 +117,7 @@ func natsOptions(cfg *Config) []nats.Option {
 // it.
 func connectNATS(cfg *Config, log *slog.Logger) (*nats.Conn, error) {
 	options := append(natsOptions(cfg), lastingOptions(log)...)
-	nc, err := nats.Connect(cfg.NATSURL(), options...)
+	nc, err := dial(cfg, options)
 	if err != nil {
 		return nil, natsError(cfg, err)
 	}
@@ -103,7 +157,7 @@ const dialTimeout = 3 * time.Second
 // an error at once.
 func dialNATS(cfg *Config, more ...nats.Option) (*nats.Conn, error) {
 	options := append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))
-	nc, err := nats.Connect(cfg.NATSURL(), append(options, more...)...)
+	nc, err := dial(cfg, append(options, more...))
 	if err != nil {
 		return nil, natsError(cfg, err)
 	}
@@ -120,8 +174,12 @@ func publishingOptions() []nats.Option {
 func natsError(cfg *Config, err error) error {
 	where := redact(cfg.NATSURL())
 	switch {
+	case withExitCode(err):
+		return err
 	case errors.Is(err, os.ErrNotExist):
-		return misconfigured("the credentials file for NATS cannot be read: %w; correct --nats-creds", err)
+		return misconfigured("a file for the connection to NATS cannot be read: %w; correct the setting that names it", err)
+	case errors.As(err, new(x509.UnknownAuthorityError)), errors.As(err, new(x509.HostnameError)), errors.As(err, new(x509.CertificateInvalidError)):
+		return misconfigured("the certificate of NATS at %s is not trusted: %w; name the certificates that signed it with --nats-ca, and the host that it is for", where, err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return misconfigured("NATS at %s refuses who we are: %w; correct the user and password in --nats, or --nats-creds", where, err)
 	case cfg.Embedded():

@@ -82,7 +82,7 @@ func (d *desk) connect() (err error) {
 	if d.nc, err = dialNATS(d.cfg, nats.MaxReconnects(60), nats.ReconnectWait(500*time.Millisecond)); err != nil {
 		return err
 	}
-	if d.js, err = jetstream.New(d.nc); err != nil {
+	if d.js, err = openJetStream(d.nc, d.cfg); err != nil {
 		d.nc.Close()
 		return err
 	}

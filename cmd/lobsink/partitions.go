@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/lobsink/lobsink/consumer"
@@ -151,7 +150,7 @@ func (v *partitionsView) measure(ctx context.Context, cfg *Config, b lobwriter.B
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := openJetStream(nc, cfg)
 	if err != nil {
 		return err
 	}

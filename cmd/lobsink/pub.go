@@ -218,7 +218,7 @@ func filesBelow(paths []string) (files []string, err error) {
 
 // openStream returns the stream to publish to.
 func openStream(ctx context.Context, nc *nats.Conn, cfg *Config) (jetstream.Stream, error) {
-	js, err := jetstream.New(nc)
+	js, err := openJetStream(nc, cfg)
 	if err != nil {
 		return nil, err
 	}

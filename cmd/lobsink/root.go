@@ -71,7 +71,8 @@ order, byte for byte.
 
 Settings come from flags, from environment variables (LOBSINK_ and the name of
 the flag in capitals, with underscores: LOBSINK_MAX_AGE), from the YAML file
-that --config names, and from defaults, in this order.
+that --config names, and from defaults, in this order. NATS_URL, NATS_CREDS,
+NATS_NKEY, NATS_CA, NATS_CERT and NATS_KEY are read as well, below the file.
 
 Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 69 NATS or the database cannot be reached, 78 wrong configuration.`,
@@ -89,7 +90,7 @@ Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 	root.SetFlagErrorFunc(flagError)
 	asGroup(root)
 	root.PersistentFlags().StringVarP(&a.flags.config, "config", "c", "", "read settings from this YAML `file` (env LOBSINK_CONFIG)")
-	a.flags.add(root.PersistentFlags(), "nats", "nats_creds", "store", "stream", "data_dir", "log_level", "log_format")
+	a.flags.add(root.PersistentFlags(), "nats", "nats_context", "nats_creds", "nats_nkey", "nats_ca", "nats_cert", "nats_key", "nats_domain", "store", "stream", "data_dir", "log_level", "log_format")
 	root.AddCommand(a.commands()...)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {

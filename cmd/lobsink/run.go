@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -181,7 +180,7 @@ func (s *service) serveNATS(ctx context.Context, cfg *Config, log *slog.Logger) 
 	if s.conn, err = s.nats.Connect(lastingOptions(log)...); err != nil {
 		return err
 	}
-	js, err := jetstream.New(s.conn)
+	js, err := openJetStream(s.conn, cfg)
 	if err != nil {
 		return err
 	}
@@ -203,7 +202,7 @@ func (s *service) consumer(cfg *Config, log *slog.Logger, reg prometheus.Registe
 		host = "unknown-host"
 	}
 	c := consumer.Config{
-		Store: s.store, NATS: s.conn, Stream: cfg.Stream, Root: cfg.Root, Partitions: cfg.Partitions,
+		Store: s.store, NATS: s.conn, Domain: cfg.NATSDomain, Stream: cfg.Stream, Root: cfg.Root, Partitions: cfg.Partitions,
 		Member: lobwriter.Member{ID: consumer.NewID(), Name: host, Version: version()},
 		MaxAge: cfg.MaxAge, ChunkBytes: int(cfg.ChunkBytes), MaxFragment: int(cfg.MaxFragmentBytes), Memory: cfg.Memory - cfg.Memory/uncounted,
 		Lease: cfg.Lease, Renew: cfg.Renew, FlushTimeout: cfg.FlushTimeout, DrainTimeout: cfg.DrainTimeout,

@@ -102,7 +102,7 @@ func (s *setup) streams(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := openJetStream(nc, s.cfg)
 	if err != nil {
 		return err
 	}
