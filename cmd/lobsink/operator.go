@@ -90,9 +90,9 @@ func (d *desk) connect() (err error) {
 	return nil
 }
 
-// withDatabase runs do with the database. It needs NATS for the audit stream only,
-// and does without where there is none.
-func (a *app) withDatabase(ctx context.Context, do func(*desk) error) (err error) {
+// withDatabase runs do with the database. It needs NATS for the audit stream only, if
+// there is anything to note, and does without where there is none.
+func (a *app) withDatabase(ctx context.Context, note bool, do func(*desk) error) (err error) {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -102,6 +102,9 @@ func (a *app) withDatabase(ctx context.Context, do func(*desk) error) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, d.operator.Close()) }()
+	if !note {
+		return do(d)
+	}
 	if err := d.connect(); err != nil {
 		fmt.Fprintf(a.stderr, "lobsink: warning: this is not noted in the audit stream: %s\n", redact(err.Error()))
 		d.nc, d.js = nil, nil

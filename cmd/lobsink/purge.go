@@ -55,7 +55,7 @@ stream has the fragments, lobsink replay --key builds the document again.`,
 			if !p.complete || !cmd.Flags().Changed("older-than") {
 				return usage("say --complete and --older-than: nothing else is deleted")
 			}
-			err := a.withDatabase(cmd.Context(), func(d *desk) error {
+			err := a.withDatabase(cmd.Context(), !p.dryRun, func(d *desk) error {
 				p.desk = d
 				if p.dryRun {
 					_, err := p.run(cmd.Context())
