@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -32,6 +33,8 @@ type pipeline struct {
 	payload string
 	chart   string
 	profile string
+	series  string
+	limits  bool
 
 	cfg *Config
 	log *slog.Logger
@@ -72,6 +75,8 @@ storage and the default sync interval. The exit code is 1 if a byte is wrong.`,
 	f.IntVar(&p.Rate, "rate", 5000, "fragments per `second` of the second phase; 0: none")
 	f.Var((*duration)(&p.RateFor), "rate-for", "how long the second phase lasts")
 	f.StringVar(&p.chart, "chart", "", "draw the rates into this `file`, in the format of its ending, such as .svg")
+	f.BoolVar(&p.limits, "limits", true, "measure reading alone and writing alone too")
+	f.StringVar(&p.series, "series", "", "write how many fragments were stored after how many seconds into this `file`, as CSV")
 	f.StringVar(&p.profile, "cpu-profile", "", "write the processor profile of the first phase into this `file`, for go tool pprof")
 	a.flags.add(f, "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes")
 	out.addFlag(cmd)
@@ -114,13 +119,17 @@ func (p *pipeline) run(ctx context.Context, out *output) (err error) {
 	p.Tables, p.Instruments, p.Driver = tables{p.cfg}, raw.instruments, p.cfg.driver()
 	p.Partitions = p.cfg.DefaultPartitions()
 	p.Progress = p.show()
-	if p.profile != "" {
-		file, err := os.Create(p.profile)
-		if err != nil {
-			return failed("the profile cannot be written: %w", err)
+	p.NoLimits = !p.limits
+	for name, w := range map[string]*io.Writer{p.profile: &p.Profile, p.series: &p.Series} {
+		if name == "" {
+			continue
+		}
+		file, createErr := os.Create(name)
+		if createErr != nil {
+			return failed("a result cannot be written: %w", createErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		p.Profile = file
+		*w = file
 	}
 	r, err := p.Run(ctx)
 	if err != nil {

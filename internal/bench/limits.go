@@ -120,6 +120,14 @@ func (p *Pipeline) readOnly(ctx context.Context, l lobwriter.Limits) (time.Durat
 	}
 }
 
+// payload returns how many bytes of text a flush has stored.
+func payload(f *lobwriter.Flush) (n int64) {
+	for i := range f.Groups {
+		n += f.Groups[i].After.Bytes - f.Groups[i].Believed.Bytes
+	}
+	return n
+}
+
 // roundBytes is how much text is prepared at a time. It bounds the memory.
 const roundBytes = 256 << 20
 
@@ -141,7 +149,7 @@ func (p *Pipeline) writeOnly(ctx context.Context, flushes []lobwriter.Flush) (to
 	for len(flushes) > 0 {
 		n, size := 0, int64(0)
 		for n < len(flushes) && size < roundBytes {
-			size += payload(flushes[n : n+1])
+			size += payload(&flushes[n])
 			n++
 		}
 		d, err := p.round(ctx, store, claims, flushes[:n])

@@ -51,6 +51,11 @@ type Pipeline struct {
 	// ServerPID is the process of the NATS server; 0: not on this machine.
 	ServerPID int
 
+	// NoLimits leaves out what reading and writing alone reach.
+	NoLimits bool
+	// Series takes how many fragments were stored after how many seconds, as CSV,
+	// a line for each flush of the first phase; may be nil.
+	Series io.Writer
 	// Profile takes the processor profile of the first phase; may be nil.
 	Profile io.Writer
 	// Progress is told how many fragments of a step are done; may be nil.
@@ -130,15 +135,7 @@ func (p *Pipeline) measure(ctx context.Context, s *stream, r *Result) error {
 	if err := pub.fill(ctx, &p.Workload, p.steps("publishing")); err != nil {
 		return err
 	}
-	download, err := s.download(ctx, p.Workload.Fragments)
-	if err = errors.Join(err, s.clear(ctx)); err != nil {
-		return err
-	}
 	rec, err := p.backlog(ctx, r)
-	if err = errors.Join(err, s.clear(ctx)); err != nil {
-		return err
-	}
-	read, err := p.readOnly(ctx, rec.Limits())
 	if err = errors.Join(err, s.clear(ctx)); err != nil {
 		return err
 	}
@@ -146,7 +143,23 @@ func (p *Pipeline) measure(ctx context.Context, s *stream, r *Result) error {
 	if err != nil {
 		return err
 	}
-	if err := p.steady(ctx, pub, r); err != nil {
+	if !p.NoLimits {
+		if err := p.limits(ctx, s, rec, r); err != nil {
+			return err
+		}
+	}
+	return p.steady(ctx, s, pub, r)
+}
+
+// limits measures what the steps of the first phase reach alone. Its tables are
+// new ones.
+func (p *Pipeline) limits(ctx context.Context, s *stream, rec *recorder, r *Result) error {
+	download, err := s.download(ctx, p.Workload.Fragments)
+	if err = errors.Join(err, s.clear(ctx)); err != nil {
+		return err
+	}
+	read, err := p.readOnly(ctx, rec.Limits())
+	if err = errors.Join(err, s.clear(ctx)); err != nil {
 		return err
 	}
 	write, err := p.writeOnly(ctx, rec.flushes)
@@ -186,7 +199,7 @@ func (p *Pipeline) backlog(ctx context.Context, r *Result) (*recorder, error) {
 		return nil, err
 	}
 	rec := record(store, int64(p.Workload.Fragments))
-	rec.keep = true
+	rec.keep = !p.NoLimits
 	before, err := p.Instruments.Read(ctx, p.Tables.Prefix())
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -217,30 +230,31 @@ func (p *Pipeline) backlog(ctx context.Context, r *Result) (*recorder, error) {
 		return nil, err
 	}
 	r.LOBWrites = rec.writes
+	if p.Series != nil {
+		for _, m := range rec.series {
+			if _, err := fmt.Fprintf(p.Series, "%.6f,%d\n", m.at.Sub(began).Seconds(), m.total); err != nil {
+				return nil, err
+			}
+		}
+	}
 	after, err := p.Instruments.Read(ctx, p.Tables.Prefix())
 	if n := after.since(before).BytesWritten; err == nil && n != nil {
-		v := float64(*n) / float64(payload(rec.flushes))
+		v := float64(*n) / float64(rec.bytes)
 		r.BytesWrittenPerPayloadByte = &v
 	}
 	return rec, err
 }
 
-// payload returns how many bytes of text flushes have stored.
-func payload(flushes []lobwriter.Flush) (n int64) {
-	for i := range flushes {
-		for j := range flushes[i].Groups {
-			g := &flushes[i].Groups[j]
-			n += g.After.Bytes - g.Believed.Bytes
-		}
-	}
-	return n
-}
-
-// steady is the second phase: fragments are published at a steady rate.
-func (p *Pipeline) steady(ctx context.Context, pub *publisher, r *Result) (err error) {
+// steady is the second phase: fragments are published at a steady rate, to a new
+// stream with new tables.
+func (p *Pipeline) steady(ctx context.Context, s *stream, pub *publisher, r *Result) (err error) {
 	n := int(float64(p.Rate) * p.RateFor.Seconds())
 	if n == 0 {
 		return nil
+	}
+	err = errors.Join(s.remove(ctx), s.create(ctx), p.Tables.Remove(ctx), p.Tables.Setup(ctx))
+	if err != nil {
+		return err
 	}
 	w := p.Workload
 	w.Prefix, w.Fragments, w.Documents = "steady-", n, min(w.Documents, n)

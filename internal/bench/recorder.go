@@ -16,8 +16,10 @@ type recorder struct {
 	mu sync.Mutex
 	// stored is how many fragments each document has.
 	stored map[string]int64
-	// total is the sum of stored; writes is how many chunks were written.
-	total, writes int64
+	// total is the sum of stored; writes is how many chunks were written, with
+	// so many bytes.
+	total, writes, bytes int64
+	series               []moment
 	// at is when total rose last.
 	at time.Time
 	// wanted is the total at which reached is closed.
@@ -33,6 +35,12 @@ type recorder struct {
 	waiting map[string][]time.Time
 	// latencies are those of what was stored.
 	latencies []time.Duration
+}
+
+// moment is when so many fragments were stored.
+type moment struct {
+	at    time.Time
+	total int64
 }
 
 func record(s lobwriter.Store, wanted int64) *recorder {
@@ -69,11 +77,13 @@ func (r *recorder) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Rec
 		if a.Status == lobwriter.Appended {
 			row = &g.After
 			r.writes += int64(len(g.Chunks))
+			r.bytes += g.After.Bytes - g.Believed.Bytes
 		}
 		r.count(g.Key, row.Fragments, now)
 	}
 	if r.total > before {
 		r.at = now
+		r.series = append(r.series, moment{now, r.total})
 	}
 	if r.keep {
 		r.flushes = append(r.flushes, withoutText(f))
