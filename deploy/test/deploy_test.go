@@ -110,15 +110,7 @@ func TestMisspelt(t *testing.T) {
 			if isFree(f.free, what) {
 				continue
 			}
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(filepath.Dir(path))); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join(dir, filepath.Base(path))
-			if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if f.check(file) == nil {
+			if f.check(copyWith(t, path, broken)) == nil {
 				t.Errorf("%s is misspelt, and nobody notices", what)
 			}
 			failed++

@@ -136,13 +136,13 @@ func (m *manifests) serves(p *core.PodSpec) error {
 	if name := m.monitors[0].Spec.PodMetricsEndpoints[0].Port; name == nil || *name != port {
 		return fmt.Errorf("metrics are read from another port than %s", port)
 	}
-	for name, probe := range map[string]*core.Probe{"/readyz": c.ReadinessProbe, "/livez": c.LivenessProbe} {
-		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != name || probe.HTTPGet.Port.StrVal != port {
-			return fmt.Errorf("no probe asks for %s on port %s", name, port)
+	for _, probe := range []struct {
+		path string
+		*core.Probe
+	}{{"/livez", c.StartupProbe}, {"/livez", c.LivenessProbe}, {"/readyz", c.ReadinessProbe}} {
+		if probe.Probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != probe.path || probe.HTTPGet.Port.StrVal != port {
+			return fmt.Errorf("a probe does not ask for %s on port %s: %+v", probe.path, port, probe.Probe)
 		}
-	}
-	if c.StartupProbe == nil {
-		return fmt.Errorf("no startup probe")
 	}
 	// A duration is text for us: lobsink's own tests read the file as it does.
 	var settings struct {
