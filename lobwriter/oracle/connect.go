@@ -271,8 +271,9 @@ func (h *home) check(id string, at environment) error {
 		Hint: "correct oracle_services: all must be services of one database"}
 }
 
-// schemaVersion is the newest migration that this program knows.
-const schemaVersion = 1
+// schemaVersion is the migration that this program needs: the newest one in
+// deploy/oracle.
+const schemaVersion = 3
 
 func (e environment) check() error {
 	switch {

@@ -52,7 +52,7 @@ const (
 )
 
 // schemaVersion is the version that the tables say they have.
-const schemaVersion = 1
+const schemaVersion = 3
 
 func environment(x *context, c *Call) error {
 	p := x.session.place
