@@ -70,7 +70,7 @@ func (l *simLetters) publish(m *simMember, a DoLetters, i int) {
 
 // has reports whether a message is in the dead letters.
 func (l *simLetters) has(m *message) bool {
-	for g := int64(0); g <= 1; g++ {
+	for g := int64(0); g <= maxGenerations; g++ {
 		if data, ok := l.stored[letterID{seq: m.seq(), generation: g}]; ok && data == string(m.fragment.Data) {
 			return true
 		}
