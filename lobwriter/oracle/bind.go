@@ -17,8 +17,8 @@ func out(name string, dest any) any { return sql.Named(name, sql.Out{Dest: dest}
 type number = sql.NullInt64
 
 // room makes the table of an OUT parameter that gets up to n elements. The driver
-// takes the capacity for the size.
-func room(n int) []number { return make([]number, 0, max(1, n)) }
+// takes the capacity for the size; a few sizes make few cursors in the database.
+func room(n int) []number { return make([]number, 0, roundedUp(n)) }
 
 // whole returns whether the tables all have n numbers, and no NULL.
 func whole(n int, tables ...[]number) bool {
