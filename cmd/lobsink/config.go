@@ -66,6 +66,9 @@ type Config struct {
 	// no setting: only the demo has tables of its own.
 	tables string
 
+	// refused takes what NATS does not let a command do; it may be nil.
+	refused *refusal
+
 	// oracle is what an Oracle database needs beside settings; nil: there is none.
 	oracle *oracleProcess
 

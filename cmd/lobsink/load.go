@@ -136,6 +136,7 @@ func (a *app) loadWithOrigins() (_ *Config, origins map[string]string, _ error) 
 	if err := c.Validate(); err != nil {
 		return nil, nil, misconfigured("configuration: %w%s", err, originText(origins))
 	}
+	c.refused = a.refused
 	return &c, origins, nil
 }
 

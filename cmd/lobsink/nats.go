@@ -156,7 +156,7 @@ const dialTimeout = 3 * time.Second
 // dialNATS returns a connection for a command that does one thing. No server is
 // an error at once.
 func dialNATS(cfg *Config, more ...nats.Option) (*nats.Conn, error) {
-	options := append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3))
+	options := append(natsOptions(cfg), nats.Timeout(dialTimeout), nats.MaxReconnects(3), nats.ErrorHandler(cfg.refused.note))
 	nc, err := dial(cfg, append(options, more...))
 	if err != nil {
 		return nil, natsError(cfg, err)

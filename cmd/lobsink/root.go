@@ -21,6 +21,8 @@ type app struct {
 	stdout io.Writer // the result of a command and nothing else
 	stderr io.Writer // messages, progress, log
 	flags  *settingFlags
+	// refused is what NATS did not let the command do.
+	refused *refusal
 }
 
 // environment looks a variable up. An empty one counts as not set.
@@ -39,13 +41,14 @@ func newEnvironment(environ []string) environment {
 // run runs one command and returns the exit code. The end of ctx asks for an
 // orderly end.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	a := &app{env: newEnvironment(environ), stdout: stdout, stderr: stderr, flags: newSettingFlags()}
+	a := &app{refused: new(refusal), env: newEnvironment(environ), stdout: stdout, stderr: stderr, flags: newSettingFlags()}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
+	err = a.refused.explain(err)
 	code := exitCode(err)
 	if code == exitUnavailable && ctx.Err() != nil {
 		code = exitFailed // it is we who went away
