@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/lobsink/lobsink/lobwriter"
 )
 
 // share attends, as long as this member runs, and tells the owners which
@@ -40,10 +42,12 @@ func (m *member) attend(ctx context.Context, s *Share) bool {
 	call, cancel := context.WithTimeout(ctx, m.cfg.Lease/2)
 	defer cancel()
 	r, err := m.store.Attend(call, m.cfg.Member, s.Attendance(time.Now()))
+	if ctx.Err() != nil && err != nil {
+		return false // what the end has canceled says nothing
+	}
+	m.status.database(err)
 	if err != nil {
-		if ctx.Err() == nil {
-			m.cfg.Log.Debug("member row not written", "err", err)
-		}
+		m.cfg.Log.Warn("members cannot be read, will try again", "kind", lobwriter.KindOf(err).String(), "err", err)
 		return false
 	}
 	s.Attended(time.Now(), r)
