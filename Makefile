@@ -19,7 +19,7 @@ APT_npm        := $(shell command -v npm)
 ORACLE_PARSERS := deploy/oracle/check/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy test-oracle
+.PHONY: help build test sim explore sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy test-oracle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,8 +49,11 @@ test: tools-test ## install what the tests need and run them all, with the race 
 sim: ## run SEEDS seeded worlds from FIRST on (make sim SEEDS=50000)
 	$(GO) test ./consumer -run TestWorld -count=1 -timeout 0 -v -args -seeds=$(SEEDS) -first=$(FIRST)
 
-sabotage: ## leave out each rule of the protocol once, and see that the seeded world notices
-	$(GO) test ./consumer -run TestSabotage -count=1 -timeout 0 -v -args -sabotage
+explore: ## walk every interleaving of the small cases of the protocol
+	$(GO) test ./consumer -run TestExplore -count=1 -timeout 0 -v -args -explore=long
+
+sabotage: tools-test ## leave out each rule of the protocol once, and see that the tests notice
+	$(GO) test ./consumer ./lobwriter/sqlite ./lobwriter/postgres -run TestSabotage -count=1 -timeout 0 -v -args -sabotage
 
 test-oracle: ## run the tests that need a real Oracle: LOBSINK_TEST_ORACLE=USER@CONNECT and LOBSINK_ORACLE_PASSWORD
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout 60m -v ./lobwriter/oracle/realtest

@@ -252,3 +252,30 @@ func (s *exState) holder() *exOwner {
 	}
 	return nil
 }
+
+// loseTail has the server come back without its last messages.
+func (x *explorer) loseTail(n *exState, keep uint64) {
+	x.note("the server loses everything after message %d", keep)
+	n.stream = slices.Clip(n.stream[:keep])
+	for c := range n.consumers {
+		con := &n.consumers[c]
+		con.next = min(con.next, keep+1)
+		con.again = nil
+	}
+	for i := range n.owners {
+		x.disconnect(n, i)
+	}
+	x.checkStored(n)
+}
+
+// publish adds a message that is like no other.
+func (x *explorer) publish(n *exState) {
+	seq := n.last() + 1
+	id := int64(seq) + 10*int64(x.cfg.faults[faultTail]-n.left[faultTail])
+	f := batcher.Fragment{Seq: seq, Time: id, Data: []byte{byte('a' + id)}}
+	if key := x.cfg.documents[seq-1 : seq]; key != "-" {
+		f.Key = key
+	}
+	n.stream = append(slices.Clip(n.stream), f)
+	x.checkStored(n)
+}
