@@ -44,7 +44,7 @@ func TestAllocationsReceived(t *testing.T) {
 // TestAllocationsPartition: a fragment's way through a Partition allocates once,
 // for the fragment that is held, and what its share of a group and of a flush is.
 func TestAllocationsPartition(t *testing.T) {
-	u := newPump(100, 200, 64)
+	u := newPump(100, 200, 64, 0)
 	for range 200 {
 		u.step()
 	}

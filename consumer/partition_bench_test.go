@@ -24,11 +24,13 @@ type pump struct {
 
 const pumpBatch = 256
 
-func newPump(documents, size, perGroup int) *pump {
+// newPump returns a pump for a number of documents, whose groups have about
+// perGroup fragments of size bytes. distance is batcher.Limits.MaxDistance.
+func newPump(documents, size, perGroup int, distance uint64) *pump {
 	u := &pump{
 		p: New(Options{
 			Binding: lobwriter.Binding{Stream: lobwriter.Stream{Name: "FRAGMENTS", Created: 1, Partitions: 1}, Life: 1},
-			Batch:   batcher.Limits{MaxAge: time.Hour, ChunkBytes: size * perGroup, MaxDistance: 1 << 40},
+			Batch:   batcher.Limits{MaxAge: time.Hour, ChunkBytes: size * perGroup, MaxDistance: distance},
 			Flush:   lobwriter.Limits{Documents: 1024, Bytes: 4 << 20, ChunkBytes: 32767},
 			// Nothing of this is the subject.
 			MaxMessage: 1 << 20, Rows: 1 << 30, Lease: time.Hour, Renew: time.Hour, Quiet: time.Hour,
@@ -104,7 +106,7 @@ func (u *pump) answer(a Action) {
 func BenchmarkPartition(b *testing.B) {
 	for _, documents := range []int{1_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("documents=%d", documents), func(b *testing.B) {
-			u := newPump(documents, 200, 16)
+			u := newPump(documents, 200, 16, 1<<40)
 			for range 4 * documents / pumpBatch { // open documents, known rows
 				u.step()
 			}
