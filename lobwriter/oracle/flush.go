@@ -59,6 +59,9 @@ func newFlushCall(f *lobwriter.Flush) (*flushCall, error) {
 		},
 		out: flushOut{status: room(n), code: room(n), rows: newRowsOut(n), errorBytes: room(n)},
 	}
+	if n > maxDocuments {
+		return nil, &lobwriter.Error{Kind: lobwriter.Invalid, Op: "flush", Err: fmt.Errorf("%d groups, the limit is %d", n, maxDocuments)}
+	}
 	seen := make(map[string]bool, n)
 	for i := range f.Groups {
 		g := &f.Groups[i]

@@ -49,9 +49,9 @@ func TestOneRoundTrip(t *testing.T) {
 	next := func() uint64 { seq++; return seq }
 	letters := func(n int) string { return strings.Repeat("<r>0123456</r>\n", n/15+1)[:n] }
 
-	t.Run("documents of all sizes", func(t *testing.T) {
+	t.Run("documents of all sizes/O7,O8,O9", func(t *testing.T) {
 		var groups []lobwriter.Group
-		for i, n := range []int{0, 1, 8191, 8192, 32766, 32767, 32768, 65534, 65535, 100_000} { // O7, O8, O9
+		for i, n := range []int{0, 1, 8191, 8192, 32766, 32767, 32768, 65534, 65535, 100_000} {
 			groups = append(groups, own.Append(fmt.Sprint("size ", i), lobtest.Text(next(), letters(n))))
 		}
 		d.flushes(t, own, groups...)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -102,16 +101,13 @@ func TestContract(t *testing.T) {
 		o := base
 		o.Prefix = fmt.Sprintf("set_%d_", sets.Add(1))
 		schema := db.Install(o.Prefix)
-		f := lobtest.Fixture{
-			Store:  open(t, o),
-			Reader: openReader(t, o),
-			Second: func(t testing.TB) lobwriter.Store { return open(t, o) },
-			Hold:   func(_ testing.TB, partition int) func() { return schema.Hold(partition) },
+		return lobtest.Fixture{
+			Store:    open(t, o),
+			Reader:   openReader(t, o),
+			Second:   func(t testing.TB) lobwriter.Store { return open(t, o) },
+			Hold:     func(_ testing.TB, partition int) func() { return schema.Hold(partition) },
+			Operator: func(t testing.TB) lobwriter.Operator { return openOperator(t, o) },
 		}
-		if strings.Contains(t.Name(), "/Rebuild/") || strings.Contains(t.Name(), "/Purge/") {
-			f.Operator = func(t testing.TB) lobwriter.Operator { return openOperator(t, o) }
-		}
-		return f
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/godror/godror"
 	"github.com/godror/godror/dsn"
@@ -98,6 +99,7 @@ func raw(t testing.TB) *sql.DB {
 		}
 		p.Password = dsn.NewPassword(password)
 	}
+	p.Timezone = time.UTC
 	p.StandaloneConnection.Bool, p.StandaloneConnection.Valid = true, true
 	db := sql.OpenDB(godror.NewConnector(p))
 	db.SetMaxOpenConns(1)
@@ -156,7 +158,7 @@ func hold(t testing.TB, partition int) (release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec("BEGIN FOR f IN (SELECT 1 FROM "+prefix+"fences WHERE partition_no = :1 FOR UPDATE) LOOP NULL; END LOOP; END;", partition); err != nil {
+	if _, err := tx.Exec("BEGIN FOR f IN (SELECT 1 FROM "+prefix+"fences WHERE partition_no = :p_partition FOR UPDATE) LOOP NULL; END LOOP; END;", sql.Named("p_partition", int64(partition))); err != nil {
 		t.Fatal(err)
 	}
 	return func() { tx.Rollback() }
@@ -167,7 +169,7 @@ func document(t testing.TB, r *oracle.Reader, key, want string) {
 	t.Helper()
 	lobtest.CheckDocument(t, r, lobwriter.UTF16, key, want)
 	var got string
-	if err := raw(t).QueryRowContext(t.Context(), "SELECT text FROM "+prefix+"texts WHERE doc_key = :1", key).Scan(&got); err != nil {
+	if err := raw(t).QueryRowContext(t.Context(), "SELECT text FROM "+prefix+"texts WHERE doc_key = :p_key", sql.Named("p_key", key)).Scan(&got); err != nil {
 		t.Errorf("%q by the view: %v", key, err)
 	} else if got != want {
 		t.Errorf("%q by the view: %d bytes, want %d", key, len(got), len(want))

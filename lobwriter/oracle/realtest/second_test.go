@@ -11,6 +11,7 @@ import (
 
 	"github.com/lobsink/lobsink/lobwriter"
 	"github.com/lobsink/lobsink/lobwriter/lobtest"
+	"github.com/lobsink/lobsink/lobwriter/oracle"
 )
 
 // TestContract runs the suite. All rules use one set of tables, one after the other.
@@ -21,6 +22,14 @@ func TestContract(t *testing.T) {
 			Store: s, Reader: r,
 			Second: func(t testing.TB) lobwriter.Store { return open(t) },
 			Hold:   func(t testing.TB, partition int) func() { return hold(t, partition) },
+			Operator: func(t testing.TB) lobwriter.Operator {
+				op, err := oracle.OpenOperator(context.Background(), target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { op.Close() })
+				return op
+			},
 		}
 	})
 }
