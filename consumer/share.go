@@ -275,8 +275,9 @@ func (s *Share) decide(now time.Time, holders []string, share, most int) {
 	// What is being given up already goes first.
 	take(most, func(p int) bool { return mine(p) && before[p] })
 	take(most, mine)
-	// What it was about to claim a moment ago it may have claimed by now.
-	take(share, func(p int) bool { return free(p) && before[p] })
+	// What it was about to claim a moment ago it may have claimed by now: to give
+	// that back, because somebody has joined meanwhile, would move it twice.
+	take(most, func(p int) bool { return free(p) && before[p] })
 	take(share, func(p int) bool { return free(p) && s.free[p].heir == s.opt.Member })
 	take(most, func(p int) bool { return free(p) && now.Sub(s.free[p].since) >= s.opt.Lease })
 }

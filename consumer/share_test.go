@@ -203,6 +203,24 @@ func TestShareJoin(t *testing.T) {
 	})
 }
 
+// TestShareColdStart: members that start at once, or nearly, take what is free;
+// nobody gives back what it has just taken because of somebody who may be gone
+// again.
+func TestShareColdStart(t *testing.T) {
+	t.Parallel()
+	shareProperty(t, func(t *rapid.T, w *shareWorld) {
+		for range rapid.IntRange(2, 5).Draw(t, "members") {
+			w.join()
+			w.run(w.span(0, 500*time.Millisecond))
+		}
+		w.run(shareLeaseTime / 5)
+		if w.moves > 0 {
+			t.Fatalf("%d moves at the start\n%s", w.moves, w.tail())
+		}
+		settles(t, w, 2*shareLeaseTime)
+	})
+}
+
 // TestShareKilled: what a killed member held is taken within a lease and a second.
 func TestShareKilled(t *testing.T) {
 	t.Parallel()
