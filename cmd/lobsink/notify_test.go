@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/internal/telemetry"
 	"github.com/lobsink/lobsink/lobwriter"
 )
@@ -275,6 +276,43 @@ func TestPulseOfADriver(t *testing.T) {
 		<-done
 		if err := p.err(true); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestReadyWithPulse: what hangs makes lobsink not ready, also where no service
+// manager watches it.
+func TestReadyWithPulse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &beating{held: make(chan struct{})}
+		r := &readiness{stop: t.Context(), status: consumer.NewStatus()}
+		progress := func() error {
+			for _, c := range r.checks() {
+				if c.Name == "progress" {
+					return c.Err
+				}
+			}
+			return errors.New("no such check")
+		}
+		if err := progress(); err != nil {
+			t.Errorf("before the start: %v", err)
+		}
+		p := newPulse(b, time.Second)
+		r.pulse.Store(p)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.Flush(t.Context(), &lobwriter.Flush{Partition: 1})
+		}()
+		synctest.Wait()
+		time.Sleep(minSilence + time.Second)
+		if err := progress(); err == nil {
+			t.Error("a flush hangs, and it is ready")
+		}
+		close(b.held)
+		<-done
+		if err := progress(); err != nil {
+			t.Errorf("after its end: %v", err)
 		}
 	})
 }

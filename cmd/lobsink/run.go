@@ -60,6 +60,7 @@ over; the second one ends the process at once. Neither loses anything.`,
 var runSettings = []string{
 	"nats_listen", "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
 	"lease", "renew", "flush_timeout", "drain_timeout", "http",
+	"oracle_services", "oracle_takeover", "oracle_writers",
 }
 
 // aboveBudget is what Go's soft memory limit allows beyond the budget of the
@@ -254,6 +255,7 @@ func (r *readiness) checks() []telemetry.Check {
 	if s := r.embedded.Load(); s != nil {
 		checks = append(checks, telemetry.Check{Name: "embedded-nats", Err: s.Err()})
 	}
+	checks = append(checks, telemetry.Check{Name: "progress", Err: r.alive()})
 	for _, c := range r.status.Checks() {
 		checks = append(checks, telemetry.Check(c))
 	}
