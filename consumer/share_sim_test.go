@@ -23,6 +23,7 @@ type shareWorld struct {
 	leases     []shareLease
 	moves      int // how often a partition was given back or changed its owner
 	born       int
+	claims     time.Duration // how long a claim takes at most
 	trace      []string
 }
 
@@ -54,7 +55,7 @@ const (
 func newShareWorld(seed uint64, partitions int) *shareWorld {
 	return &shareWorld{
 		rng: rand.New(rand.NewPCG(seed, 1)), partitions: partitions,
-		rows: map[string]time.Duration{}, leases: make([]shareLease, partitions), now: time.Hour,
+		rows: map[string]time.Duration{}, leases: make([]shareLease, partitions), now: time.Hour, claims: 300 * time.Millisecond,
 	}
 }
 
@@ -193,7 +194,7 @@ func (w *shareWorld) serve(m *shareMember, p int) {
 	case m.held[p] && w.now >= m.renew[p]:
 		l.until, m.renew[p] = w.now+shareLeaseTime, w.now+shareRenew
 	case !m.held[p] && own && m.claim[p] == 0:
-		m.claim[p] = w.now + w.span(0, 300*time.Millisecond)
+		m.claim[p] = w.now + w.span(0, w.claims)
 	}
 }
 

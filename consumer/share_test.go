@@ -209,11 +209,12 @@ func TestShareJoin(t *testing.T) {
 func TestShareColdStart(t *testing.T) {
 	t.Parallel()
 	shareProperty(t, func(t *rapid.T, w *shareWorld) {
+		w.claims = shareLeaseTime / 5
 		for range rapid.IntRange(2, 5).Draw(t, "members") {
 			w.join()
 			w.run(w.span(0, 500*time.Millisecond))
 		}
-		w.run(shareLeaseTime / 5)
+		w.run(shareLeaseTime / 4)
 		if w.moves > 0 {
 			t.Fatalf("%d moves at the start\n%s", w.moves, w.tail())
 		}
