@@ -30,6 +30,47 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// reserved are the words that cannot be names in SQL (Oracle Database SQL Language
+// Reference, Oracle SQL Reserved Words) or in PL/SQL (PL/SQL Language Reference).
+const reserved = `
+ACCESS ADD ALL ALTER AND ANY AS ASC AT AUDIT BEGIN BETWEEN BY CASE CHAR CHECK CLUSTER CLUSTERS COLAUTH COLUMN COLUMNS
+COLUMN_VALUE COMMENT COMPRESS CONNECT CRASH CREATE CURRENT CURSOR DATE DECIMAL DECLARE DEFAULT DELETE DESC DISTINCT DROP
+ELSE END EXCEPTION EXCLUSIVE EXISTS FETCH FILE FLOAT FOR FROM FUNCTION GOTO GRANT GROUP HAVING IDENTIFIED IF IMMEDIATE IN
+INCREMENT INDEX INDEXES INITIAL INSERT INTEGER INTERSECT INTO IS LEVEL LIKE LOCK LONG MAXEXTENTS MINUS MLSLABEL MODE MODIFY
+NESTED_TABLE_ID NOAUDIT NOCOMPRESS NOT NOWAIT NULL NUMBER OF OFFLINE ON ONLINE OPTION OR ORDER OVERLAPS PCTFREE PRIOR
+PROCEDURE PUBLIC RAW RENAME RESOURCE REVOKE ROW ROWID ROWNUM ROWS SELECT SESSION SET SHARE SIZE SMALLINT SQL START SUBTYPE
+SUCCESSFUL SYNONYM SYSDATE TABAUTH TABLE THEN TO TRIGGER TYPE UID UNION UNIQUE UPDATE USER VALIDATE VALUES VARCHAR VARCHAR2
+VIEW VIEWS WHEN WHENEVER WHERE WITH`
+
+// TestNamesReserved: no table, column, procedure or field has a name that needs
+// quotes, or more than the 128 bytes of a name.
+func TestNamesReserved(t *testing.T) {
+	t.Parallel()
+	p := newProgram(joined(layouts(t)["tables"]))
+	var all []string
+	for table, columns := range p.tables {
+		all = append(all, table)
+		for _, c := range columns {
+			all = append(all, c.name)
+		}
+	}
+	for name := range p.parameters {
+		all = append(all, name)
+	}
+	for _, fields := range p.records {
+		all = append(all, fields...)
+	}
+	words := strings.Fields(reserved)
+	for _, name := range all {
+		if slices.Contains(words, strings.ToUpper(name)) || len(name) > 128 {
+			t.Errorf("%s cannot be a name", name)
+		}
+	}
+	if len(all) < 120 {
+		t.Errorf("only %d names were found", len(all))
+	}
+}
+
 // TestNamesFound: each kind of fault is found.
 func TestNamesFound(t *testing.T) {
 	t.Parallel()
