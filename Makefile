@@ -19,7 +19,7 @@ APT_npm        := $(shell command -v npm)
 ORACLE_PARSERS := deploy/oracle/check/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help build test sim explore sabotage e2e corpus chaos bench lint ci tools-test tools-deploy test-deploy test-oracle
+.PHONY: help build test sim explore sabotage e2e corpus chaos bench scaling lint ci tools-test tools-deploy test-deploy test-oracle
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ chaos: ## many members under FAULTS random faults, every document compared (make
 
 bench: ## run the Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+scaling: tools-test ## measure 1, 2 and 3 members on PostgreSQL side by side (docs/scaling.md)
+	CGO_ENABLED=0 $(GO) test -count=1 -timeout 60m -run TestScaling ./e2e -args -scaling
 
 lint: ## vet, staticcheck and the arrows between packages
 	$(GO) vet ./...
