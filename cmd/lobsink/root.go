@@ -93,7 +93,7 @@ Exit codes: 0 done, 1 failed, 2 done but something was refused, 64 wrong usage,
 	root.SetFlagErrorFunc(flagError)
 	asGroup(root)
 	root.PersistentFlags().StringVarP(&a.flags.config, "config", "c", "", "read settings from this YAML `file` (env LOBSINK_CONFIG)")
-	a.flags.add(root.PersistentFlags(), "nats", "nats_context", "nats_creds", "nats_nkey", "nats_ca", "nats_cert", "nats_key", "nats_domain", "store", "stream", "data_dir", "log_level", "log_format")
+	a.flags.add(root.PersistentFlags(), "nats", "nats_context", "nats_creds", "nats_nkey", "nats_ca", "nats_cert", "nats_key", "nats_domain", "store", "oracle_owner", "stream", "data_dir", "log_level", "log_format")
 	root.AddCommand(a.commands()...)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
