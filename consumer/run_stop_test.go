@@ -75,7 +75,7 @@ func TestStopDuring(t *testing.T) {
 }
 
 // TestHardStop: when the context ends Run returns within the deadline of one
-// attempt, whatever hangs, and a successor is exact.
+// attempt, whatever hangs, with the leases given back, and a successor is exact.
 func TestHardStop(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"bind", "claim", "fence", "flush", "renew", "attend", "none"} {
@@ -98,6 +98,12 @@ func TestHardStop(t *testing.T) {
 				t.Errorf("%v, want %v", err, context.Canceled)
 			}
 			t.Logf("ended after %v", time.Since(began))
+			for p := range r.spec.Partitions {
+				_, err := r.store.Claim(t.Context(), lobwriter.ClaimRequest{Partition: p, MemberID: "next", ClaimID: "next", Lease: time.Millisecond})
+				if lobwriter.KindOf(err) == lobwriter.Held {
+					t.Errorf("the lease was not given back: %v", err)
+				}
+			}
 			g.set(nil, nil)
 			r.start()
 			r.exact()
