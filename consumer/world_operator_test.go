@@ -31,7 +31,7 @@ func TestWorldOperator(t *testing.T) {
 		t.Fatalf("seed %d: %v\n%s", seed+1, err, w.tail(60))
 	}
 	t.Log(sum.String())
-	for _, what := range []string{"operator: new generations", "operator: checkpoints set back", "groups stale"} {
+	for _, what := range []string{"operator: new generations", "operator: checkpoints set back", "operator: documents purged", "groups stale"} {
 		if sum.counts[what] == 0 {
 			t.Errorf("this never happened: %s", what)
 		}
@@ -45,8 +45,11 @@ const maxGenerations = 9
 func (w *world) scheduleOperator() {
 	for range w.between(1, maxGenerations-1) {
 		act := w.rebuildSomething
-		if w.chance(0.4) {
+		switch {
+		case w.chance(0.4):
 			act = w.setCheckpointBack
+		case !w.profile.backups && w.chance(0.4): // a backup would have it again
+			act = w.purgeSomething
 		}
 		strike := func() {
 			if !w.db.away {
@@ -94,6 +97,29 @@ func (w *world) rebuildSomething() {
 	w.checkDocument(key)
 }
 
+// purgeSomething deletes a complete document.
+func (w *world) purgeSomething() {
+	key := w.profile.keys[w.rng.IntN(len(w.profile.keys))]
+	d, _ := w.db.document(key)
+	if w.mismatched() {
+		return
+	}
+	done, err := w.db.store.Purge(context.Background(), lobwriter.Purge{Keys: []string{key}, State: lobwriter.Complete})
+	if err != nil {
+		panic(err)
+	}
+	if done.Documents == 0 {
+		return
+	}
+	if w.purged == nil {
+		w.purged = map[string]uint64{}
+	}
+	w.purged[key] = d.Mark.Seq
+	w.db.changed++
+	w.seen.count("operator: documents purged")
+	w.note("OPERATOR document %q, mark %d, is purged", key, d.Mark.Seq)
+}
+
 // setCheckpointBack moves the checkpoint to an earlier message, or before all.
 func (w *world) setCheckpointBack() {
 	s, f := w.stream, w.db.fence()
@@ -108,7 +134,11 @@ func (w *world) setCheckpointBack() {
 	if m.To.Time == 0 && s.discarded > 0 {
 		return // it would not be on a message
 	}
-	if _, err := w.db.store.MoveCheckpoint(context.Background(), m); err != nil {
+	switch _, err := w.db.store.MoveCheckpoint(context.Background(), m); {
+	case lobwriter.KindOf(err) == lobwriter.Invalid && len(w.purged) > 0:
+		w.seen.count("operator: refused to go behind what was purged")
+		return
+	case err != nil:
 		panic(err)
 	}
 	w.db.owner = m.ClaimID

@@ -122,6 +122,7 @@ type world struct {
 	namer    *owner            // names the consumers of claims
 	opened   map[string]bool   // the claims whose consumer was created
 	ambush   map[string]func() // faults that wait for a request, by its kind
+	purged   map[string]uint64 // the marks of documents that an operator deleted
 	healed   bool              // faults have stopped
 	healedAt time.Duration
 	// The database has not changed since, where it must not.

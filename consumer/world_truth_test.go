@@ -116,15 +116,16 @@ func (w *world) checkDocument(key string) {
 	}
 	why := ""
 	for _, msgs := range w.versions() {
-		if why = w.differs(msgs, key, d.Row, text); why == "" {
+		if why = w.differs(msgs, key, w.purged[key], d.Row, text); why == "" {
 			return
 		}
 	}
 	w.fail("document %q (%s, mark %d): %s\n  it is %q", key, d.State, d.Mark.Seq, why, text)
 }
 
-// differs tells how a document differs from what a stream says; "": not at all.
-func (w *world) differs(msgs []message, key string, row lobwriter.Row, text string) string {
+// differs tells how a document differs from what a stream says behind a message;
+// "": not at all.
+func (w *world) differs(msgs []message, key string, behind uint64, row lobwriter.Row, text string) string {
 	var fragments, holes, late int64
 	state := lobwriter.Open
 	poisoned := false
@@ -133,7 +134,7 @@ func (w *world) differs(msgs []message, key string, row lobwriter.Row, text stri
 	for i := range msgs {
 		m := &msgs[i]
 		f := &m.fragment
-		if !m.own || m.orphan || f.Key != key || f.Seq > row.Mark.Seq {
+		if !m.own || m.orphan || f.Key != key || f.Seq > row.Mark.Seq || f.Seq <= behind {
 			continue
 		}
 		fragments++
@@ -231,7 +232,7 @@ func (w *world) uncovered(msgs []message, ck lobwriter.Position, marks map[strin
 		key := m.fragment.Key
 		if _, known := marks[key]; !known {
 			d, _ := w.db.document(key)
-			marks[key] = d.Mark.Seq
+			marks[key] = max(d.Mark.Seq, w.purged[key])
 		}
 		if marks[key] < m.seq() {
 			return fmt.Sprintf("message %d of %q is not stored", m.seq(), key)

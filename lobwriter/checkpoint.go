@@ -1,6 +1,9 @@
 package lobwriter
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Checkpointer changes, by an operator's decision, how far partitions are and what
 // the tables are bound to. Each change raises the epochs of the partitions that it
@@ -9,7 +12,8 @@ import "context"
 type Checkpointer interface {
 	// MoveCheckpoint moves the checkpoint of one partition, forward or back, and
 	// returns the fence row as it stands then. When the stored life or checkpoint is
-	// not what the operator saw, nothing is changed and the error is Fenced.
+	// not what the operator saw, nothing is changed and the error is Fenced. A
+	// checkpoint below the one at which documents were purged is Invalid.
 	MoveCheckpoint(ctx context.Context, m CheckpointMove) (Fence, error)
 
 	// Rebind binds the tables to another life of the stream, or to another number
@@ -53,6 +57,16 @@ type Rebinding struct {
 	// PartitionOf tells the partition of a key, where their number changes; else
 	// nil.
 	PartitionOf func(key string) int
+}
+
+// BelowPurged is the error of a move to a checkpoint below what was purged.
+func (m CheckpointMove) BelowPurged(purged Mark) error {
+	if m.Life != purged.Life || m.To.Seq >= purged.Seq {
+		return nil
+	}
+	return &Error{Kind: Invalid, Op: "move the checkpoint",
+		Err:  fmt.Errorf("documents of partition %d were purged when its checkpoint was %d: behind %d, parts of them would be stored again", m.Partition, purged.Seq, m.To.Seq),
+		Hint: "build single documents again instead: lobsink replay --key"}
 }
 
 // Restarted returns the row of a document that begins again in a life of the

@@ -11,6 +11,13 @@ type Purger interface {
 	// not changed for at least older, and has its mark at or below the checkpoint,
 	// so that no owner holds anything of it. All of that is checked in the
 	// transaction that deletes. Other keys are left as they are.
+	//
+	// Nothing below what was purged may be stored again, or parts of deleted
+	// documents would be. So the checkpoint of the first Purge that goes beyond
+	// those before is kept, see CheckpointMove.BelowPurged; and in the same
+	// transaction the flush number rises by 2. Its owner may not know whether its
+	// last flush was committed, and would take a number that rose by 1 for its own:
+	// it would repeat what it read before. By 2, it claims again.
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 

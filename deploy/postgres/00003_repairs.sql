@@ -5,6 +5,7 @@
 -- checkpoint) need, beside what lobsink run needs:
 --
 --   grant select, insert, delete on lobsink_repairs to ...;
+--   grant select, insert, update, delete on lobsink_purged to ...;
 --   grant delete on lobsink_documents, lobsink_chunks, lobsink_fences to ...;
 
 -- +goose Up
@@ -17,6 +18,14 @@ create table lobsink_repairs (
   seq      bigint not null,
   body     text, -- NULL: it is left out
   primary key (document, life, seq)
+);
+
+-- The checkpoint at which documents of a partition were purged: what lies before it
+-- must not be read again.
+create table lobsink_purged (
+  partition int    not null primary key,
+  life      bigint not null,
+  seq       bigint not null
 );
 
 -- Puts a generation, whose chunks are in lobsink_chunks already, in the place of
@@ -140,6 +149,12 @@ begin
   if in_dry_run then
     return;
   end if;
+  if exists (select 1 from lobsink_documents d where d.id = any (ids) and not exists (
+       select 1 from lobsink_purged p where p.partition = in_partition and (p.life, p.seq) >= (d.life, d.seq))) then
+    insert into lobsink_purged (partition, life, seq) values (in_partition, fence.life, fence.checkpoint)
+    on conflict (partition) do update set life = excluded.life, seq = excluded.seq;
+    update lobsink_fences f set flush = f.flush + 2 where f.partition = in_partition;
+  end if;
   delete from lobsink_chunks where document = any (ids);
   delete from lobsink_repairs where document = any (ids);
   delete from lobsink_documents where id = any (ids);
@@ -151,4 +166,5 @@ $$;
 
 drop function lobsink_purge_v1;
 drop function lobsink_swap_v1;
+drop table lobsink_purged;
 drop table lobsink_repairs;

@@ -12,6 +12,15 @@ create table lobsink_repairs (
   primary key (document, life, seq)
 ) strict;
 
+-- The checkpoint at which documents of a partition were purged: what lies before it
+-- must not be read again.
+create table lobsink_purged (
+  partition integer not null primary key,
+  life      integer not null,
+  seq       integer not null
+) strict;
+
 -- +goose Down
 
+drop table lobsink_purged;
 drop table lobsink_repairs;

@@ -55,6 +55,36 @@ var checkpointerRules = []rule{
 			}
 		}
 	}},
+	{"not below what was purged", func(t *testing.T, f Fixture) {
+		o, op := NewOwner(t, f.Store, 1), f.Operator(t)
+		o.Flush(t, o.Append("a", Final(3, "x")), o.Append("k", Text(4, "x")))
+		o.Flush(t, o.Append("b", Final(6, "x")))
+		move := lobwriter.CheckpointMove{Partition: 1, Life: 1, From: At(6), To: At(5), ClaimID: operatorClaim}
+		if _, err := op.Purge(t.Context(), lobwriter.Purge{Partition: 1, Keys: []string{"a"}, State: lobwriter.Complete}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := op.MoveCheckpoint(t.Context(), move)
+		kind(t, err, lobwriter.Invalid)
+		r := rebinding(t, op, func(r *lobwriter.Rebinding) {
+			r.To.Life, r.To.Partitions, r.To.Created, r.Checkpoint = 1, 2, r.From.Created, At(6)
+			r.PartitionOf = func(string) int { return 0 }
+		})
+		if err := f.Store.Release(t.Context(), o.Claim); err != nil {
+			t.Fatal(err)
+		}
+		rebind(t, op, r)
+		move.Partition = 0
+		_, err = op.MoveCheckpoint(t.Context(), move)
+		kind(t, err, lobwriter.Invalid)
+		move.To = At(6)
+		if _, err := op.MoveCheckpoint(t.Context(), move); err != nil {
+			t.Error(err)
+		}
+		rebind(t, op, rebinding(t, op, nil)) // a life of its own
+		if _, err := op.MoveCheckpoint(t.Context(), lobwriter.CheckpointMove{Partition: 0, Life: 2, To: At(1), ClaimID: operatorClaim}); err != nil {
+			t.Error(err)
+		}
+	}},
 	{"a partition that was never claimed", func(t *testing.T, f Fixture) {
 		Bind(t, f.Store)
 		op := f.Operator(t)

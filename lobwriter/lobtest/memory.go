@@ -40,6 +40,7 @@ type tables struct {
 	fences    map[int]lobwriter.Fence
 	leases    map[int]lease
 	documents map[string]document
+	purged    map[int]lobwriter.Mark
 }
 
 type member struct {
@@ -77,6 +78,7 @@ func NewMemory(l lobwriter.Limits) *Memory {
 			fences:    map[int]lobwriter.Fence{},
 			leases:    map[int]lease{},
 			documents: map[string]document{},
+			purged:    map[int]lobwriter.Mark{},
 		},
 	}
 }
@@ -103,6 +105,7 @@ func (t tables) clone() tables {
 	t.fences = maps.Clone(t.fences)
 	t.leases = maps.Clone(t.leases)
 	t.documents = maps.Clone(t.documents)
+	t.purged = maps.Clone(t.purged)
 	for key, d := range t.documents {
 		// Text only ever grows at its end, so a copy may share it if the next
 		// append has to copy it.

@@ -17,6 +17,9 @@ func (m *Memory) MoveCheckpoint(ctx context.Context, c lobwriter.CheckpointMove)
 	if f.Life != c.Life || f.Checkpoint != c.From {
 		return lobwriter.Fence{}, &lobwriter.FencedError{Stored: f}
 	}
+	if err := c.BelowPurged(m.tables.purged[c.Partition]); err != nil {
+		return lobwriter.Fence{}, err
+	}
 	f.Epoch++
 	f.ClaimID, f.Flush, f.Checkpoint = c.ClaimID, 0, c.To
 	if c.To.Seq > f.Highest.Seq {
@@ -52,6 +55,17 @@ func (m *Memory) Rebind(ctx context.Context, r lobwriter.Rebinding) error {
 		fences[p] = lobwriter.Fence{Life: r.To.Life, Epoch: f.Epoch + 1, ClaimID: r.ClaimID, Checkpoint: r.Checkpoint, Highest: r.Checkpoint}
 	}
 	m.tables.binding, m.tables.fences = r.To, fences
+	if r.PartitionOf != nil {
+		var last lobwriter.Mark
+		for _, mark := range m.tables.purged {
+			if last.Before(mark) {
+				last = mark
+			}
+		}
+		for p := range r.To.Partitions {
+			m.tables.purged[p] = last
+		}
+	}
 	for key, d := range m.tables.documents {
 		if r.PartitionOf != nil {
 			d.Partition = r.PartitionOf(key)

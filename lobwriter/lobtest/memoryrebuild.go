@@ -71,19 +71,26 @@ func (m *Memory) Repairs(ctx context.Context, key string) ([]lobwriter.Repair, e
 func (m *Memory) Purge(ctx context.Context, p lobwriter.Purge) (done lobwriter.Purged, err error) {
 	defer m.lock()()
 	f := m.fence(p.Partition)
+	checkpoint, beyond := lobwriter.Mark{Life: f.Life, Seq: f.Checkpoint.Seq}, false
 	for _, key := range p.Keys {
 		d, ok := m.tables.documents[key]
 		switch {
 		case !ok || d.Partition != p.Partition || d.State != p.State || d.UpdatedAt > m.Now()-int64(p.Older):
-		case lobwriter.Mark{Life: f.Life, Seq: f.Checkpoint.Seq}.Before(d.Mark):
+			continue
+		case checkpoint.Before(d.Mark):
 			done.Above++
-		default:
-			if !p.DryRun {
-				delete(m.tables.documents, key)
-			}
-			done.Documents++
-			done.Bytes += d.Bytes
+			continue
 		}
+		done.Documents++
+		done.Bytes += d.Bytes
+		if !p.DryRun {
+			delete(m.tables.documents, key)
+			beyond = beyond || m.tables.purged[p.Partition].Before(d.Mark)
+		}
+	}
+	if beyond {
+		f.Flush += 2
+		m.tables.purged[p.Partition], m.tables.fences[p.Partition] = checkpoint, f
 	}
 	return done, ctx.Err()
 }

@@ -1,6 +1,7 @@
 package lobtest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -45,13 +46,41 @@ var purgeRules = []rule{
 		o, op := NewOwner(t, f.Store, 1), f.Operator(t)
 		o.Flush(t, o.Append("k", Final(1, "<a/>")))
 		purge(t, op, lobwriter.Purge{Partition: 1, State: lobwriter.Complete, Keys: []string{"k"}}, lobwriter.Purged{Documents: 1, Bytes: 4})
-		r := o.Flush(t, o.Append("k", Text(2, ""))) // the owner believes that it is there
+		_, err := f.Store.Flush(t.Context(), o.NewFlush(o.Append("k", Text(2, ""))))
+		kind(t, err, lobwriter.Fenced)
+		again := NewOwner(t, f.Store, 1)
+		again.Rows = o.Rows // a late believer
+		r := again.Flush(t, again.Append("k", Text(2, "")))
 		statuses(t, r, lobwriter.Stale)
 		if !r.Answers[0].Row.Absent() {
 			t.Errorf("the answer brings %+v", r.Answers[0].Row)
 		}
-		statuses(t, o.Flush(t, o.Append("k", Text(2, "<b/>"))), lobwriter.Appended)
+		statuses(t, again.Flush(t, again.Append("k", Text(2, "<b/>"))), lobwriter.Appended)
 		f.document(t, "k", "<b/>")
+	}},
+	{"a flush whose reply was lost is not repeated after it", func(t *testing.T, f Fixture) {
+		o, op := NewOwner(t, f.Store, 1), f.Operator(t)
+		o.Flush(t, o.Append("k", Text(1, "<a>"), Final(2, "</a>")), o.Append("l", Final(3, "x")))
+		// An owner that claimed again reads 2 and sends it as new; then 2 is at the
+		// checkpoint. Meanwhile the document is purged.
+		group := NewGroup(f.Store.Limits(), 1, "k", lobwriter.Row{}, Final(2, "</a>"))
+		flush := o.NewFlush(group)
+		if r, err := f.Store.Flush(t.Context(), flush); err != nil {
+			t.Fatal(err)
+		} else {
+			statuses(t, r, lobwriter.AlreadyThere)
+		}
+		purge(t, op, lobwriter.Purge{Partition: 1, State: lobwriter.Complete, Keys: []string{"k"}}, lobwriter.Purged{Documents: 1, Bytes: 7})
+		_, err := f.Store.Flush(t.Context(), flush)
+		var fenced *lobwriter.FencedError
+		if !errors.As(err, &fenced) || fenced.Stored.Flush != flush.Number+3 || fenced.Stored.Epoch != flush.Epoch {
+			t.Errorf("repeated: %v", err)
+		}
+		// What lies below is settled by then.
+		purge(t, op, lobwriter.Purge{Partition: 1, State: lobwriter.Complete, Keys: []string{"l"}}, lobwriter.Purged{Documents: 1, Bytes: 1})
+		if got := fence(t, f.Store, 1); got.Flush != flush.Number+3 {
+			t.Errorf("flush number %d, want %d", got.Flush, flush.Number+3)
+		}
 	}},
 	{"with its repairs", func(t *testing.T, f Fixture) {
 		o, op := NewOwner(t, f.Store, 1), f.Operator(t)

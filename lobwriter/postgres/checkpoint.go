@@ -23,6 +23,15 @@ func (op *Operator) MoveCheckpoint(ctx context.Context, m lobwriter.CheckpointMo
 		if f.Life != m.Life || f.Checkpoint != m.From {
 			return &lobwriter.FencedError{Stored: f}
 		}
+		var purged lobwriter.Mark
+		if err := tx.QueryRow(ctx, withPrefix(`
+			select coalesce(max(life), 0), coalesce(max(seq), 0) from lobsink_purged where partition = $1`, op.o.Prefix), m.Partition).
+			Scan(&purged.Life, &purged.Seq); err != nil {
+			return err
+		}
+		if err := m.BelowPurged(purged); err != nil {
+			return err
+		}
 		f.Epoch++
 		f.ClaimID, f.Flush, f.Checkpoint = m.ClaimID, 0, m.To
 		if m.To.Seq > f.Highest.Seq {
@@ -158,9 +167,16 @@ func (op *Operator) rebindDocuments(ctx context.Context, tx pgx.Tx, r lobwriter.
 	if err != nil {
 		return err
 	}
-	return op.exec(ctx, tx, `
+	return errors.Join(
+		// Of all partitions together, since documents of each go to each.
+		op.exec(ctx, tx, `
+			insert into lobsink_purged as p (partition, life, seq)
+			select n, life, seq from generate_series(0, $1::int - 1) n,
+			       (select life, seq from lobsink_purged order by life desc, seq desc limit 1) m
+			on conflict (partition) do update set life = excluded.life, seq = excluded.seq`, r.To.Partitions),
+		op.exec(ctx, tx, `
 		update lobsink_documents d set partition = m.partition from unnest($1::bigint[], $2::int[]) m (id, partition)
-		 where d.id = m.id`, ids, partitions)
+		 where d.id = m.id`, ids, partitions))
 }
 
 // restart empties open and incomplete documents.

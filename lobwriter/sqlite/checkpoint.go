@@ -18,6 +18,13 @@ func (op *Operator) MoveCheckpoint(ctx context.Context, m lobwriter.CheckpointMo
 		if f.Life != m.Life || f.Checkpoint != m.From {
 			return &lobwriter.FencedError{Stored: f}
 		}
+		purged, err := op.purged(ctx, tx, m.Partition)
+		if err == nil {
+			err = m.BelowPurged(purged)
+		}
+		if err != nil {
+			return err
+		}
 		f.Epoch++
 		f.ClaimID, f.Flush, f.Checkpoint = m.ClaimID, 0, m.To
 		if m.To.Seq > f.Highest.Seq {
@@ -114,6 +121,13 @@ func (op *Operator) rebindDocuments(ctx context.Context, tx *sql.Tx, r lobwriter
 		}
 	}
 	if err := result.Err(); err != nil {
+		return err
+	}
+	// Of all partitions together, since documents of each go to each.
+	if err := op.store.exec(ctx, tx, `
+		with recursive n (p) as (select 0 union all select p + 1 from n where p + 1 < ?)
+		insert or replace into lobsink_purged (partition, life, seq)
+		select p, life, seq from n, (select life, seq from lobsink_purged order by life desc, seq desc limit 1)`, r.To.Partitions); err != nil {
 		return err
 	}
 	for id, p := range moved {

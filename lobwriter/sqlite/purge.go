@@ -18,6 +18,11 @@ func (op *Operator) Purge(ctx context.Context, p lobwriter.Purge) (done lobwrite
 		}
 		checkpoint := lobwriter.Mark{Life: fence.Life, Seq: fence.Checkpoint.Seq}
 		before := op.store.o.Now() - int64(p.Older)
+		beyond := false
+		purged, err := op.purged(ctx, tx, p.Partition)
+		if err != nil {
+			return err
+		}
 		for _, key := range p.Keys {
 			id, d, err := op.find(ctx, tx, key)
 			switch {
@@ -36,6 +41,7 @@ func (op *Operator) Purge(ctx context.Context, p lobwriter.Purge) (done lobwrite
 			if p.DryRun {
 				continue
 			}
+			beyond = beyond || purged.Before(d.Mark)
 			for _, statement := range []string{
 				`delete from lobsink_chunks where document = ?`,
 				`delete from lobsink_repairs where document = ?`,
@@ -46,10 +52,26 @@ func (op *Operator) Purge(ctx context.Context, p lobwriter.Purge) (done lobwrite
 				}
 			}
 		}
-		return nil
+		if !beyond {
+			return nil
+		}
+		fence.Flush += 2
+		return errors.Join(
+			op.store.exec(ctx, tx, `insert or replace into lobsink_purged (partition, life, seq) values (?,?,?)`, p.Partition, checkpoint.Life, checkpoint.Seq),
+			op.store.putFence(ctx, tx, p.Partition, fence))
 	})
 	if err != nil {
 		return lobwriter.Purged{}, err
 	}
 	return done, nil
+}
+
+// purged returns the checkpoint at which documents of a partition were purged; zero:
+// none was.
+func (op *Operator) purged(ctx context.Context, tx *sql.Tx, partition int) (m lobwriter.Mark, err error) {
+	err = tx.QueryRowContext(ctx, withPrefix(`select life, seq from lobsink_purged where partition = ?`, op.store.o.Prefix), partition).Scan(&m.Life, &m.Seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return m, err
 }
