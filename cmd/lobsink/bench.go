@@ -34,6 +34,8 @@ those of another machine, or of another hour, are others.
 
 It has a stream and tables of its own, ` + benchStream + ` and ` + benchTables + `*, which it
 removes at the end.`,
+		Example: `  lobsink bench seed --store postgres://lobsink@db/docs
+  lobsink bench pipeline -o json`,
 	}
 	asGroup(cmd)
 	cmd.AddCommand(a.benchSeed(), a.benchPipeline(), a.benchChart(), a.benchServe())

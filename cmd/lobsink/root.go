@@ -127,6 +127,7 @@ func (a *app) commands() []*cobra.Command {
 		a.partitionsCommand(),
 		a.schemaCommand(),
 		a.benchCommand(),
+		a.manualCommand(),
 		a.versionCommand(),
 	}
 }

@@ -23,10 +23,10 @@ func TestHelp(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}
-		if cmd.Short == "" || cmd.Example == "" {
+		if !cmd.Hidden && (cmd.Short == "" || cmd.Example == "") {
 			t.Errorf("%s: no description or no example", cmd.CommandPath())
 		}
-		for line := range strings.Lines(cmd.Example) {
+		for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
 			if err := parses(line); err != nil {
 				t.Errorf("%s: example %q: %v", cmd.CommandPath(), strings.TrimSpace(line), err)
 			}
