@@ -46,8 +46,7 @@ type oracleDatabase struct {
 	store   string
 }
 
-// startOracle starts a stand-in. From then on processes of the test find its client
-// library.
+// startOracle starts a stand-in, for a lobsink that finds its client library.
 func startOracle(t *testing.T) *oracleDatabase {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -83,9 +82,13 @@ func startOracle(t *testing.T) *oracleDatabase {
 	if err := json.Unmarshal(line, &at); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("LD_LIBRARY_PATH", at.Library)
-	t.Setenv("LOBSINK_ORACLE_PASSWORD", "secret")
-	return &oracleDatabase{t: t, binary: programs[0], control: at.Control, store: "oracle:lobsink@" + at.Connect}
+	// The loader reads LD_LIBRARY_PATH once, at the start of a process.
+	binary := filepath.Join(t.TempDir(), "lobsink")
+	script := fmt.Sprintf("#!/bin/sh\nLD_LIBRARY_PATH='%s' LOBSINK_ORACLE_PASSWORD=secret exec '%s' \"$@\"\n", at.Library, programs[0])
+	if err := os.WriteFile(binary, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &oracleDatabase{t: t, binary: binary, control: at.Control, store: "oracle:lobsink@" + at.Connect}
 }
 
 // must runs a command of lobsink that has to succeed.
@@ -161,6 +164,7 @@ func (d *oracleDatabase) stored(want truth) {
 // TestOracle: lobsink is killed, flushes fail, connections are cut, the database
 // freezes and goes back, all under one load; every document is exact.
 func TestOracle(t *testing.T) {
+	t.Parallel()
 	d := startOracle(t)
 	b := startBroker(t)
 	d.must("setup", "--nats", b.url(), "--store", d.store, "--partitions", "4")
@@ -208,6 +212,7 @@ func TestOracle(t *testing.T) {
 
 // TestOracleDemo: the demo makes its own tables, is exact, and removes them.
 func TestOracleDemo(t *testing.T) {
+	t.Parallel()
 	d := startOracle(t)
 	b := startBroker(t)
 	var v verdict

@@ -17,7 +17,7 @@ type Admin struct {
 	pool *connector
 }
 
-// CompileError is a row of USER_ERRORS.
+// CompileError is a row of ALL_ERRORS.
 type CompileError struct {
 	Name, Type   string
 	Line, Column int64
@@ -81,9 +81,9 @@ const compiledWithErrors = 24344
 func (a *Admin) CompileErrors(ctx context.Context) ([]CompileError, error) {
 	ctx, cancel := deadline(ctx, a.o.FlushTimeout)
 	defer cancel()
-	rows, err := a.db.QueryContext(ctx, `SELECT name, type, line, position, text FROM user_errors
- WHERE attribute = 'ERROR' AND name LIKE REPLACE(UPPER(:p_prefix), '_', '\_') || '%' ESCAPE '\' ORDER BY name, type, sequence`,
-		sql.Named("p_prefix", a.o.Prefix))
+	rows, err := a.db.QueryContext(ctx, `SELECT name, type, line, position, text FROM all_errors
+ WHERE owner = NVL(:p_owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA')) AND attribute = 'ERROR' AND name LIKE REPLACE(UPPER(:p_prefix), '_', '\_') || '%' ESCAPE '\' ORDER BY name, type, sequence`,
+		sql.Named("p_owner", string(a.o.owner())), sql.Named("p_prefix", a.o.Prefix))
 	if err != nil {
 		return nil, classify("schema", err)
 	}
@@ -103,7 +103,7 @@ func (a *Admin) CompileErrors(ctx context.Context) ([]CompileError, error) {
 func (a *Admin) Version(ctx context.Context) (version int64, err error) {
 	ctx, cancel := deadline(ctx, a.o.FlushTimeout)
 	defer cancel()
-	err = a.db.QueryRowContext(ctx, `SELECT NVL(MAX(version), 0) FROM `+a.o.Prefix+`schema`).Scan(&version)
+	err = a.db.QueryRowContext(ctx, `SELECT NVL(MAX(version), 0) FROM `+a.o.qualified("schema")).Scan(&version)
 	if codeOf(err) == noSuchTable {
 		return 0, nil
 	}

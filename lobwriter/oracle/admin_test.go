@@ -54,7 +54,7 @@ func TestSetup(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	o := options(db)
-	o.Prefix = "lobsink_demo_"
+	o.Prefix, o.Owner = "lobsink_demo_", "docs"
 	a, err := oracle.OpenAdmin(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

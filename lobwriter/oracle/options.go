@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lobsink/lobsink/internal/orascript"
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
@@ -127,15 +128,23 @@ func (o Options) check() error {
 
 // in puts the names of this set of objects into a block.
 func (o Options) in(block string) string {
-	pkg := o.Prefix + "v1."
-	if o.Owner != "" {
-		owner := o.Owner
-		if !strings.HasPrefix(owner, `"`) {
-			owner = `"` + strings.ToUpper(owner) + `"`
-		}
-		pkg = owner + "." + pkg
+	return strings.ReplaceAll(block, prefix+"v1.", o.qualified("v1")+".")
+}
+
+// qualified is the name of an object of this set, as SQL has it.
+func (o Options) qualified(object string) string {
+	if o.Owner == "" {
+		return o.Prefix + object
 	}
-	return strings.ReplaceAll(block, prefix+"v1.", pkg)
+	return o.owner().Quoted() + "." + o.Prefix + object
+}
+
+// owner is Owner as the data dictionary has it.
+func (o Options) owner() orascript.Name {
+	if quoted := strings.Trim(o.Owner, `"`); quoted != o.Owner {
+		return orascript.Name(quoted)
+	}
+	return orascript.Name(strings.ToUpper(o.Owner))
 }
 
 // errNoReply is a reply that is none: a number is missing, or a table has another

@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"context"
-	"strings"
 
 	"github.com/lobsink/lobsink/deploy"
 	"github.com/lobsink/lobsink/internal/orascript"
@@ -44,9 +43,5 @@ func (a *Admin) Remove(ctx context.Context) error {
 }
 
 func (a *Admin) scripts() orascript.Options {
-	owner := orascript.Name(strings.ToUpper(a.o.Owner))
-	if quoted := strings.Trim(a.o.Owner, `"`); quoted != a.o.Owner {
-		owner = orascript.Name(quoted)
-	}
-	return orascript.Options{Prefix: a.o.Prefix, Owner: owner, Partitions: 1}
+	return orascript.Options{Prefix: a.o.Prefix, Owner: a.o.owner(), Partitions: 1}
 }

@@ -138,7 +138,7 @@ func (s *Schema) units(key string) (lobwriter.Document, []uint16, error) {
 }
 
 // versionQuery finds the set of tables whose version is asked for.
-var versionQuery = regexp.MustCompile(`(?i)^SELECT NVL\(MAX\(version\), 0\) FROM (\w*?)schema$`)
+var versionQuery = regexp.MustCompile(`(?i)^SELECT NVL\(MAX\(version\), 0\) FROM (?:"[^"]+"\.)?(\w*?)schema$`)
 
 // query answers the queries of an administrator: about what was compiled, of which
 // nothing is known, and about the version of the tables.
@@ -146,7 +146,7 @@ func (s *Server) query(c *Call) error {
 	switch m := versionQuery.FindStringSubmatch(c.sql); {
 	case m != nil && s.Schema(strings.ToLower(m[1])) != nil:
 		c.columns, c.rows = []string{"VERSION"}, [][]string{{strconv.Itoa(schemaVersion)}}
-	case m == nil && strings.Contains(strings.ToUpper(c.sql), "USER_ERRORS"):
+	case m == nil && strings.Contains(strings.ToUpper(c.sql), "ALL_ERRORS"):
 		c.columns, c.rows = []string{"NAME", "TYPE", "LINE", "POSITION", "TEXT"}, s.compiled()
 	default:
 		return failure(942, "table or view does not exist")

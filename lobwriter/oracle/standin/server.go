@@ -70,7 +70,7 @@ type Server struct {
 	schemas  map[string]*Schema
 	thawed   chan struct{} // closed: it answers
 	account  account
-	// compileErrors are the rows of USER_ERRORS: name, type, line, position, text.
+	// compileErrors are the rows of ALL_ERRORS: name, type, line, position, text.
 	compileErrors [][]string
 	// refused are services without an instance, and the error of a logon there.
 	refused map[string]int
@@ -208,7 +208,7 @@ func (s *Server) runs(procedure string) (ended func()) {
 	}
 }
 
-// SetCompileErrors says what USER_ERRORS has: name, type, line, position and text
+// SetCompileErrors says what ALL_ERRORS has: name, type, line, position and text
 // of each error.
 func (s *Server) SetCompileErrors(rows ...[]string) {
 	s.mu.Lock()
