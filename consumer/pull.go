@@ -97,7 +97,7 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 		case m := <-messages:
 			unanswered.Reset(silence)
 			if m.Reply == "" {
-				if count == 0 && asked.MaxBytes > 0 && isTooLarge(m) {
+				if asked.Batch = asked.willCome(m); count == 0 && asked.Batch == 0 && asked.MaxBytes > 0 {
 					// Somebody has raised the largest message since Run
 					// began. It is asked for alone, or it never comes.
 					asked.Batch, asked.MaxBytes = 1, 0
@@ -119,6 +119,7 @@ func (p *puller) fetch(ctx context.Context, maxBytes int64, wait time.Duration, 
 				return false, nil // what was delivered may not have been taken
 			}
 			if answer != nil {
+				asked.Batch = asked.willCome(answer)
 				if end, err := p.answered(answer); end {
 					return false, err
 				}
@@ -143,10 +144,28 @@ func (p *puller) ask(inbox string, asked pull) error {
 	return p.conn.PublishRequest(p.api+"CONSUMER.MSG.NEXT."+p.name+"."+p.config.Durable, inbox, request)
 }
 
-// isTooLarge reports whether the server answers that the next message is larger
-// than all that was asked for.
-func isTooLarge(m *nats.Msg) bool {
-	return m.Header.Get("Status") == "409" && strings.Contains(m.Header.Get("Description"), "MaxBytes")
+// willCome returns how many messages the server sends for a pull, once it has
+// said that it is done with it: then it names how many are left out. They need
+// not have come: a replicated consumer sends a message after its servers have
+// agreed on it, and this answer at once (nats-server 2.15.2, consumer.go,
+// replicateDeliveries).
+func (a *pull) willCome(m *nats.Msg) int {
+	if !isDone(m) {
+		return a.Batch
+	}
+	left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+	if err != nil || left < 0 {
+		return 0 // nobody knows: what does come is doubt
+	}
+	return max(a.Batch-left, 0)
+}
+
+// isDone reports whether the server is done with a pull: it has sent, or is about
+// to send, all the messages that it holds, or all the bytes that the next message
+// leaves room for.
+func isDone(m *nats.Msg) bool {
+	text := m.Header.Get("Description")
+	return m.Header.Get("Status") == "409" && (strings.Contains(text, "MaxBytes") || strings.Contains(text, "Batch Completed"))
 }
 
 // answered reads an answer of the server: whether it ends the fetch, and the
@@ -158,8 +177,8 @@ func (p *puller) answered(m *nats.Msg) (end bool, err error) {
 		return false, nil
 	case status == "404", status == "408": // nothing, or nothing more in time
 		return true, nil
-	case status == "409" && (strings.Contains(text, "MaxBytes") || strings.Contains(text, "Batch Completed")):
-		return true, nil
+	case isDone(m):
+		return false, nil // see willCome
 	case !p.conn.IsConnected(), strings.Contains(text, "Server Shutdown"):
 		// The connection will break, or is broken: that is doubt enough.
 		return true, nil
