@@ -23,7 +23,9 @@ func checkCompose(path string) error {
 		// What the files ask an operator for.
 		Environment: types.Mapping{"POSTGRES_PASSWORD": "secret", "ORACLE_PASSWORD": "secret"},
 	}
-	project, err := loader.LoadWithContext(context.Background(), details)
+	project, err := loader.LoadWithContext(context.Background(), details, func(o *loader.Options) {
+		o.SetProjectName("folder", false) // where a file has none, it is the folder's
+	})
 	if err != nil {
 		return err
 	}
