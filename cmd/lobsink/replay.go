@@ -161,12 +161,7 @@ func (r *replay) run(ctx context.Context) (any, error) {
 	r.progress.rate = int64(r.throttle)
 	b.Pace = r.progress.pace
 	r.summary.DryRun = r.dryRun
-	for _, key := range keys {
-		if err = r.document(ctx, b, key); err != nil {
-			break
-		}
-		r.progress.document()
-	}
+	err = r.documents(ctx, b, keys)
 	r.summary.Seconds = time.Since(start).Seconds()
 	if err == nil && (r.summary.DocumentsRejected > 0 || r.summary.FragmentsRejected > 0) {
 		err = withCode(exitRejects, fmt.Errorf("rejected: %s, %s", plural(r.summary.DocumentsRejected, "document"), plural(int(r.summary.FragmentsRejected), "fragment")))
@@ -174,20 +169,50 @@ func (r *replay) run(ctx context.Context) (any, error) {
 	return r.summary, err
 }
 
-func (r *replay) document(ctx context.Context, b *rebuild.Rebuilder, key string) error {
-	s := &r.summary
-	s.DocumentsRead++
-	if len(r.keys) == 0 && !r.missing {
-		_, err := r.desk.operator.Document(ctx, key)
-		if errors.Is(err, lobwriter.ErrNotFound) {
-			s.DocumentsSkipped++
+// documents rebuilds documents in batches of what is stored near each other.
+func (r *replay) documents(ctx context.Context, b *rebuild.Rebuilder, keys []string) error {
+	var batch []string
+	bytes := int64(0)
+	flush := func() error {
+		defer func() { batch, bytes = batch[:0], 0 }()
+		if len(batch) == 0 {
 			return nil
 		}
-		if err != nil {
+		return b.Batch(ctx, batch, rebuild.Options{DryRun: r.dryRun}, r.rebuilt)
+	}
+	for _, key := range keys {
+		d, err := r.desk.operator.Document(ctx, key)
+		missing := errors.Is(err, lobwriter.ErrNotFound)
+		switch {
+		case missing && len(r.keys) == 0 && !r.missing:
+			r.summary.DocumentsRead++
+			r.summary.DocumentsSkipped++
+			r.progress.document()
+			continue
+		case missing || err == nil && d.Bytes > rebuild.BatchBytes/8:
+			res, err := b.Document(ctx, key, rebuild.Options{DryRun: r.dryRun})
+			if err := r.rebuilt(key, res, err); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
 			return err
 		}
+		if len(batch) == rebuild.BatchDocuments || bytes+d.Bytes > rebuild.BatchBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		batch, bytes = append(batch, key), bytes+d.Bytes
 	}
-	res, err := b.Document(ctx, key, rebuild.Options{DryRun: r.dryRun})
+	return flush()
+}
+
+// rebuilt counts what became of a document.
+func (r *replay) rebuilt(key string, res rebuild.Result, err error) error {
+	s := &r.summary
+	s.DocumentsRead++
+	defer r.progress.document()
 	var refused *rebuild.RefusedError
 	if errors.As(err, &refused) {
 		s.DocumentsRejected++

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lobsink/lobsink/batcher"
 	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/lobwriter"
 )
@@ -241,15 +242,20 @@ func (w *work) read(ctx context.Context) error {
 		case !ok || f.Seq > w.through:
 			return nil
 		}
-		if w.draft.row.Absent() {
-			w.index = f.Index
-		}
-		w.draft.add(f)
-		w.from = f.Seq + 1
+		w.take(f)
 		if err := w.fill(ctx, w.draft.cut(false)); err != nil {
 			return err
 		}
 	}
+}
+
+// take adds the next fragment.
+func (w *work) take(f batcher.Fragment) {
+	if w.draft.row.Absent() {
+		w.index = f.Index
+	}
+	w.draft.add(f)
+	w.from = f.Seq + 1
 }
 
 // fill appends chunks to the build.
