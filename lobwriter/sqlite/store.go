@@ -125,9 +125,16 @@ func (s *Store) flush(ctx context.Context, tx *sql.Tx, f *lobwriter.Flush, apart
 	}
 
 	receipt.Answers = make([]lobwriter.Answer, len(f.Groups))
+	// A context that can end costs a goroutine for each statement. These take
+	// microseconds, so it is enough to look in between.
+	ended := ctx
+	ctx = context.WithoutCancel(ctx)
 	q := s.file.q.in(ctx, tx)
 	stored := true
 	for i := range f.Groups {
+		if err := ended.Err(); err != nil {
+			return receipt, err
+		}
 		a, err := s.flushGroup(ctx, q, f, &f.Groups[i], apart)
 		if err != nil {
 			return receipt, err
