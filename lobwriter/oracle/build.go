@@ -27,7 +27,7 @@ type build struct {
 // Build implements lobwriter.Rebuilder.
 func (op *Operator) Build(ctx context.Context, partition int, key string, generation int64) (lobwriter.Build, error) {
 	const name = "begin a build"
-	pool, _ := op.s.of(partition)
+	pool := op.s.of(partition)
 	conn, err := pool.documents.Conn(ctx)
 	if err != nil {
 		return nil, classify(name, err)

@@ -102,7 +102,7 @@ func (s *Store) Leave(ctx context.Context, memberID string) error {
 func (s *Store) Claim(ctx context.Context, r lobwriter.ClaimRequest) (c lobwriter.Claim, err error) {
 	ctx, cancel := deadline(ctx, s.o.FlushTimeout)
 	defer cancel()
-	p, _ := s.of(r.Partition)
+	p := s.of(r.Partition)
 	c = lobwriter.Claim{Partition: r.Partition, MemberID: r.MemberID}
 	err = busy(ctx, "claim", func() (again bool, err error) {
 		var outcome, heldFor number
@@ -141,7 +141,7 @@ func (s *Store) Claim(ctx context.Context, r lobwriter.ClaimRequest) (c lobwrite
 func (s *Store) Renew(ctx context.Context, c lobwriter.Claim, lease time.Duration) (f lobwriter.Fence, err error) {
 	ctx, cancel := deadline(ctx, s.o.FlushTimeout)
 	defer cancel()
-	p, _ := s.of(c.Partition)
+	p := s.of(c.Partition)
 	err = busy(ctx, "renew", func() (again bool, err error) {
 		var outcome number
 		var fence fenceOut
@@ -180,7 +180,7 @@ func leaseBinds(c lobwriter.Claim) []any {
 func (s *Store) Release(ctx context.Context, c lobwriter.Claim) error {
 	ctx, cancel := deadline(ctx, s.o.FlushTimeout)
 	defer cancel()
-	p, _ := s.of(c.Partition)
+	p := s.of(c.Partition)
 	return classify("release", busy(ctx, "release", func() (again bool, err error) {
 		var outcome number
 		if _, err := call(ctx, s.o, p.leases, "release", releaseBlock, 0, append(leaseBinds(c), out("p_outcome", &outcome))...); err != nil {
@@ -198,7 +198,7 @@ func (s *Store) Release(ctx context.Context, c lobwriter.Claim) error {
 
 // Fence implements lobwriter.Store.
 func (s *Store) Fence(ctx context.Context, partition int) (lobwriter.Fence, error) {
-	p, _ := s.of(partition)
+	p := s.of(partition)
 	return readFence(ctx, s.o, p.leases, partition)
 }
 

@@ -19,17 +19,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	if reg == nil {
 		return nil, nil
 	}
-	counters := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "lobsink", Subsystem: "oracle", Name: name, Help: help}, []string{label})
+	label := []string{"db_instance"}
+	counters := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "lobsink", Subsystem: "oracle", Name: name, Help: help}, label)
 	}
 	m := &metrics{
 		registerer: reg,
-		writes:     counters("lob_writes_total", "LOB writes, as the database counts them, by instance.", "db_instance"),
-		written:    counters("written_bytes_total", "Text that was appended to documents, by instance.", "db_instance"),
-		seconds:    counters("flush_seconds_total", "Time in which flushes waited for the database, by instance.", "db_instance"),
-		waits:      counters("writer_wait_seconds_total", "Time in which flushes waited for one of the sessions that may write LOBs, by service number.", "service"),
+		writes:     counters("lob_writes_total", "LOB writes, as the database counts them, by instance."),
+		written:    counters("written_bytes_total", "Text that was appended to documents, by instance."),
+		seconds:    counters("flush_seconds_total", "Time in which flushes waited for the database, by instance."),
+		waits:      counters("writer_wait_seconds_total", "Time in which flushes waited for one of the sessions that may write LOBs, by the instance that then served them."),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "lobsink", Subsystem: "oracle", Name: "sessions",
-			Help: "Open sessions, by instance."}, []string{"db_instance"}),
+			Help: "Open sessions, by instance."}, label),
 	}
 	var errs []error
 	for _, c := range m.collectors() {
@@ -65,8 +66,9 @@ func (m *metrics) flushed(instance string, writes, bytes int64, took time.Durati
 	}
 }
 
-func (m *metrics) waited(service string, took time.Duration) {
-	if m != nil {
-		m.waits.WithLabelValues(service).Add(took.Seconds())
+// waited counts the wait for a session. Without one, no instance is to blame.
+func (m *metrics) waited(instance string, took time.Duration) {
+	if m != nil && instance != "" {
+		m.waits.WithLabelValues(instance).Add(took.Seconds())
 	}
 }

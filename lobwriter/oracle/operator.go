@@ -84,7 +84,7 @@ func (r *Reader) repairText(ctx context.Context, key string, m lobwriter.Mark, s
 
 // Purge implements lobwriter.Purger.
 func (op *Operator) Purge(ctx context.Context, p lobwriter.Purge) (all lobwriter.Purged, err error) {
-	pool, _ := op.s.of(p.Partition)
+	pool := op.s.of(p.Partition)
 	dryRun := int64(0)
 	if p.DryRun {
 		dryRun = 1

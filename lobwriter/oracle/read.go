@@ -78,7 +78,7 @@ func (r *Reader) Roster(ctx context.Context) (lobwriter.Roster, error) {
 
 // Rows implements lobwriter.Store.
 func (s *Store) Rows(ctx context.Context, partition int, keys []string) ([]lobwriter.Row, error) {
-	p, _ := s.of(partition)
+	p := s.of(partition)
 	rows := make([]lobwriter.Row, 0, len(keys))
 	for len(rows) < len(keys) {
 		ask := keys[len(rows):min(len(keys), len(rows)+pageRows)]

@@ -3,7 +3,6 @@ package oracle
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/lobsink/lobsink/lobwriter"
@@ -67,10 +66,7 @@ func (s *Store) Limits() lobwriter.Limits {
 }
 
 // of returns the service of a partition.
-func (s *Store) of(partition int) (*pool, string) {
-	n := max(0, partition) % len(s.services)
-	return s.services[n], strconv.Itoa(n)
-}
+func (s *Store) of(partition int) *pool { return s.services[max(0, partition)%len(s.services)] }
 
 // Flush implements lobwriter.Store. It is one call, and one round trip.
 func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Receipt, error) {
@@ -80,16 +76,17 @@ func (s *Store) Flush(ctx context.Context, f *lobwriter.Flush) (lobwriter.Receip
 	}
 	ctx, cancel := deadline(ctx, s.o.FlushTimeout)
 	defer cancel()
-	service, number := s.of(f.Partition)
+	service := s.of(f.Partition)
 	start := time.Now()
 	if err := service.writers.Acquire(ctx, 1); err != nil {
 		return lobwriter.Receipt{}, classify("flush", err)
 	}
 	defer service.writers.Release(1)
-	s.metrics.waited(number, time.Since(start))
+	waited := time.Since(start)
 
 	start = time.Now()
 	instance, err := call(ctx, s.o, service.documents, "flush", flushBlock, c.longest(), c.binds(s.failures.isolate(f))...)
+	s.metrics.waited(instance, waited)
 	s.failures.ended(f, err)
 	if err != nil {
 		return lobwriter.Receipt{}, err
