@@ -105,7 +105,7 @@ func exCases() []exCase {
 		{name: "rewind and lose", long: true, documents: "xx", published: 2, perFlush: 4, faults: faultBudget(faultsOf{faultRewind: 1, faultLose: 1})},
 		{name: "give up and lose", long: true, documents: "xyx", published: 2, perFlush: 1, faults: faultBudget(faultsOf{faultGiveUp: 1, faultLose: 1})},
 		{name: "sabotage: expire", only: true, documents: "xyx", published: 2, perFlush: 4, keepAll: true, faults: faultBudget(faultsOf{faultExpire: 1})},
-		{name: "sabotage: rewind", only: true, documents: "xx", published: 2, perFlush: 4, keepAll: true, faults: faultBudget(faultsOf{faultRewind: 1})},
+		{name: "sabotage: rewind", only: true, documents: "xyx", published: 3, perFlush: 1, keepAll: true, faults: faultBudget(faultsOf{faultRewind: 1, faultExpire: 1})},
 	}
 }
 

@@ -321,6 +321,14 @@ func (w *world) changeLeaders() {
 	}
 	s.behind[server] = uint64(w.between(0, 5))
 	w.note("FAULT server %s is %d messages behind", server, s.behind[server])
+	if w.chance(0.3) && w.ambush["look"] == nil {
+		w.ambush["look"] = func() {
+			if s.behind[server] > 0 {
+				s.leader = server
+				w.note("FAULT the stream's leader is now %s, which is behind", server)
+			}
+		}
+	}
 	w.after(w.upTo(10*time.Second), func() { w.caughtUp(server) })
 }
 

@@ -108,7 +108,7 @@ var sabotages = []struct {
 	}, `commits, but claim`, "sabotage: rewind"},
 	{"the fence compares the flush number", []edit{
 		{memory, ` || fence.Flush != f.Number {`, ` {`},
-	}, `document|the fence row goes|the flush number goes`, "sabotage: rewind"},
+	}, `document|the checkpoint is|the fence row goes`, "sabotage: rewind"},
 	{"the fence compares the flush number, and a flush its rows", []edit{
 		{memory, ` || fence.Flush != f.Number {`, ` {`},
 		{memory, `case !d.Row.Same(g.Believed), !d`, `case !d`},
@@ -119,12 +119,10 @@ var sabotages = []struct {
 	{"the checkpoint moves only if every group is stored: the search", []edit{
 		{memory, `if stored && f.Checkpoint.Seq`, `if f.Checkpoint.Seq`},
 	}, `the checkpoint is \d+, but message`, "crash and lose"},
-	{"already there is an answer", []edit{
-		{memory, `case !d.Mark.Before(lobwriter.Mark{Life: f.Life, Seq: g.Last}):`, `case false:`},
-	}, `document|not settled|the checkpoint is`, ""},
-	{"a row behind what was committed is doubt", []edit{
+	{"the fence compares the flush number, and a row behind what was committed is doubt", []edit{
+		{memory, ` || fence.Flush != f.Number {`, ` {`},
 		{"receipt.go", `if stored.Mark.Before(believed.Mark) || stored.Mark == believed.Mark && stored.Generation == believed.Generation && !stored.Same(believed) {`, `if false {`},
-	}, `document|not settled|the checkpoint is`, ""},
+	}, `document|the checkpoint is`, "sabotage: rewind"},
 	{"the consumer's own error is doubt, and so is one that is gone", []edit{
 		{"receive.go", "\tif err != nil {\n\t\tp.doubt(now, DoubtConsumer, err.Error())\n\t\treturn\n\t}\n", ""},
 		{"receive.go", `case l.Changed != "":`, `case l.Changed == "ack_wait":`},
