@@ -119,6 +119,12 @@ func openRawSQL(cfg *Config) (*rawSQL, error) {
 			instruments: bench.InProcess{}, close: func() error { return nil },
 		}, nil
 	}
+	if u.oracle != (oracleLogon{}) {
+		return &rawSQL{
+			statements:  bench.OracleStatements(cfg.tables, func(ctx context.Context) (*sql.DB, error) { return openGodror(ctx, cfg, u.oracle) }),
+			instruments: bench.Unknown{}, close: func() error { return nil },
+		}, nil
+	}
 	db, err := open("pgx", u.postgres)(context.Background())
 	if err != nil {
 		return nil, err
@@ -127,6 +133,25 @@ func openRawSQL(cfg *Config) (*rawSQL, error) {
 		statements:  bench.PostgreSQLStatements(cfg.tables, open("pgx", u.postgres)),
 		instruments: bench.PostgreSQL{DB: db}, close: db.Close,
 	}, nil
+}
+
+// openGodror opens a session of its own, as OracleStatements need it. Not run on
+// Oracle.
+func openGodror(ctx context.Context, cfg *Config, logon oracleLogon) (*sql.DB, error) {
+	source := fmt.Sprintf("user=%q connectString=%q standaloneConnection=1", logon.user, logon.connect)
+	if p := cfg.oracle; p != nil && p.password != nil {
+		password, err := p.password(ctx)
+		if err != nil {
+			return nil, err
+		}
+		source += fmt.Sprintf(" password=%q", password)
+	}
+	db, err := sql.Open("godror", source)
+	if err != nil {
+		return nil, failed("this build has no driver for Oracle: use one that was built with cgo")
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
 }
 
 // note tells on a terminal what is being done.

@@ -65,6 +65,18 @@ func (InProcess) ReportsEvery() time.Duration { return 0 }
 // Processes implements Instruments: there are none.
 func (InProcess) Processes(context.Context) ([]int, error) { return nil, nil }
 
+// Unknown are the instruments of a database that is not asked.
+type Unknown struct{}
+
+// Read implements Instruments.
+func (Unknown) Read(context.Context, string) (Counters, error) { return Counters{}, nil }
+
+// ReportsEvery implements Instruments.
+func (Unknown) ReportsEvery() time.Duration { return 0 }
+
+// Processes implements Instruments.
+func (Unknown) Processes(context.Context) ([]int, error) { return nil, nil }
+
 // PostgreSQL are the instruments of a PostgreSQL server.
 type PostgreSQL struct{ DB *sql.DB }
 
