@@ -34,8 +34,9 @@ func sqliteFile(path string) *database {
 	}}
 }
 
-func postgresDatabase(t testing.TB) *database {
-	pg := pgtest.Start(t)
+func postgresDatabase(t testing.TB) *database { return postgresOn(t, pgtest.Start(t)) }
+
+func postgresOn(t testing.TB, pg *pgtest.Server) *database {
 	url := pg.CreateDatabase(t)
 	return &database{name: "postgres", url: url, pg: pg, open: func(t testing.TB) *sql.DB {
 		return openSQL(t, "pgx", url)
