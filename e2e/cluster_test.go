@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -216,4 +218,72 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	db.exact(t, want)
+}
+
+// TestLeafNode: three members behind a leaf node, with the domain of the streams.
+// A wrong domain is an error that names it and the stream, within ten seconds (O49).
+func TestLeafNode(t *testing.T) {
+	t.Parallel()
+	start := func(o *server.Options) *server.Server {
+		t.Helper()
+		o.Host, o.Port, o.NoSigs, o.NoLog, o.MaxPayload = "127.0.0.1", server.RANDOM_PORT, true, true, 8<<20
+		s, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		if !s.ReadyForConnections(20 * time.Second) {
+			t.Fatal("nats-server not ready")
+		}
+		return s
+	}
+	port := freePort(t)
+	hub := start(&server.Options{
+		JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "hub", LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port},
+	})
+	leaf := start(&server.Options{LeafNode: server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{
+		URLs: []*url.URL{{Scheme: "nats-leaf", Host: fmt.Sprintf("127.0.0.1:%d", port)}},
+	}}}})
+	db := postgresDatabase(t)
+	eventually(t, time.Minute, func() error { // the leaf node finds its hub
+		_, stderr, code := call(t, "setup", "--nats", leaf.ClientURL(), "--nats-domain", "hub", "--store", db.url, "--partitions", db.partitions())
+		if code != 0 {
+			return fmt.Errorf("setup: exit %d, %s", code, stderr)
+		}
+		return nil
+	})
+	nc, err := nats.Connect(hub.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []*sink
+	for range 3 {
+		members = append(members, startSink(t, "--nats", leaf.ClientURL(), "--nats-domain", "hub", "--store", db.url, "--lease", "3s", "--flush-timeout", "2s"))
+	}
+	newProducer(t, js, 49, 20, 1000, 0).run(t.Context())
+	want := readTruth(t, js, streamName)
+	db.stored(t, want, time.Minute)
+	for _, s := range members {
+		s.ready()
+		if code := s.terminate(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM", code)
+		}
+	}
+	db.exact(t, want)
+	floored(t, js, 0)
+
+	began := time.Now()
+	_, stderr, code := call(t, "run", "--http", "off", "--nats", leaf.ClientURL(), "--nats-domain", "hubb", "--store", db.url)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a wrong domain was refused after %v", took)
+	}
+	if code != 78 || !strings.Contains(stderr, `"hubb"`) || !strings.Contains(stderr, streamName) {
+		t.Errorf("a wrong domain: exit code %d, %s", code, stderr)
+	}
 }
