@@ -2,22 +2,24 @@ package rebuild
 
 import (
 	"context"
+	"time"
 
 	"github.com/lobsink/lobsink/consumer"
 )
 
-// letters are the dead letters of the stream's present life, by key. They are
-// read once, when they are needed first: a dead letter cannot be found by its
-// key.
+// letters are the dead letters of the stream's present life, by key. They are all
+// read at once, when one is needed: a dead letter cannot be found by its key.
 type letters struct {
 	dead  *consumer.DeadLetters
 	life  int64
 	byKey map[string][]consumer.Record
+	read  time.Time
 }
 
+// of returns the letters of a document.
 func (l *letters) of(ctx context.Context, key string) ([]consumer.Record, error) {
 	if l.byKey == nil {
-		byKey := map[string][]consumer.Record{}
+		byKey, now := map[string][]consumer.Record{}, time.Now()
 		err := l.dead.List(ctx, consumer.Filter{}, func(r consumer.Record) error {
 			if r.Key != nil && r.Life == l.life {
 				byKey[*r.Key] = append(byKey[*r.Key], r)
@@ -27,9 +29,25 @@ func (l *letters) of(ctx context.Context, key string) ([]consumer.Record, error)
 		if err != nil {
 			return nil, err
 		}
-		l.byKey = byKey
+		l.byKey, l.read = byKey, now
 	}
 	return l.byKey[key], nil
+}
+
+// forget has the letters read again: their owners add to them.
+func (l *letters) forget() { l.byKey = nil }
+
+// settled is for how long letters that were read are taken for all, where there
+// should be more of a document. (There may be fewer of it for good: an empty
+// fragment has none.)
+const settled = 10 * time.Second
+
+// expect has the letters read again if there are fewer of a document than of its
+// fragments were refused.
+func (l *letters) expect(key string, refused int64) {
+	if l.byKey != nil && int64(len(l.byKey[key])) < refused && time.Since(l.read) > settled {
+		l.forget()
+	}
 }
 
 // has reports whether there is a dead letter of a fragment, of any generation.

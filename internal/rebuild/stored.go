@@ -15,13 +15,16 @@ import (
 // stream, or, when that no longer has it, from what is stored and the dead
 // letters. New repairs must be about fragments of the document.
 func (r *Rebuilder) Requeue(ctx context.Context, key string, o Options) (Result, error) {
-	res, err := r.Document(ctx, key, o)
+	res, err := r.retry(ctx, func() (Result, error) {
+		r.letters.forget()
+		return r.once(ctx, key, o)
+	})
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.Again != nil || refused.Final {
 		return res, err
 	}
 	res, again := r.retry(ctx, func() (Result, error) {
-		r.letters.byKey = nil // the owner may have added some
+		r.letters.forget()
 		return r.fromLetters(ctx, key, o)
 	})
 	var lettersToo *RefusedError

@@ -27,11 +27,11 @@ type build struct {
 }
 
 // beginBuild finds the ID of the document, or draws one for a new one. While a
-// build is under way its transaction waits for the stream: no timeout ends it
-// before Swap sets one.
+// build is under way its transaction waits for the stream; only a program that was
+// frozen for an hour is ended before Swap sets another timeout.
 const beginBuild = `
 	select coalesce((select id from lobsink_documents where doc_key = $1), nextval('lobsink_documents_id_seq')),
-	       set_config('idle_in_transaction_session_timeout', '0', true)`
+	       set_config('idle_in_transaction_session_timeout', '1h', true)`
 
 // Build implements lobwriter.Rebuilder.
 func (op *Operator) Build(ctx context.Context, partition int, key string, generation int64) (lobwriter.Build, error) {
