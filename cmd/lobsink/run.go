@@ -275,7 +275,7 @@ func serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg *promethe
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := telemetry.Serve(serving, l, reg, ready.checks); err != nil {
+		if err := telemetry.Serve(serving, l, reg, telemetry.Health{Alive: ready.alive, Ready: ready.checks}); err != nil {
 			log.Error("metrics and health are not served any more", "err", err)
 		}
 	})

@@ -38,11 +38,20 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
+// Health is what is asked when somebody wants to know how the process is.
+type Health struct {
+	// Alive says why the process should be started again; nil: it should not.
+	// What is down elsewhere is no reason.
+	Alive func() error
+	// Ready returns everything that must be well before lobsink is ready.
+	Ready func() []Check
+}
+
 // Serve serves metrics and health on l until ctx ends, and closes l. It returns
 // when all requests have ended, and an error only if it could not serve.
-func Serve(ctx context.Context, l net.Listener, metrics prometheus.Gatherer, ready func() []Check) error {
+func Serve(ctx context.Context, l net.Listener, metrics prometheus.Gatherer, health Health) error {
 	srv := &http.Server{
-		Handler:           Handler(metrics, ready),
+		Handler:           Handler(metrics, health),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 	}
@@ -63,15 +72,19 @@ func Serve(ctx context.Context, l net.Listener, metrics prometheus.Gatherer, rea
 }
 
 // Handler serves the endpoints that index lists.
-func Handler(metrics prometheus.Gatherer, ready func() []Check) http.Handler {
+func Handler(metrics prometheus.Gatherer, health Health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		if err := health.Alive(); err != nil {
+			reply(w, http.StatusServiceUnavailable, err.Error()+"\n")
+			return
+		}
 		reply(w, http.StatusOK, "ok\n")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		_, verbose := r.URL.Query()["verbose"]
-		status, text := readiness(ready(), verbose)
+		status, text := readiness(health.Ready(), verbose)
 		reply(w, status, text)
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -83,7 +96,7 @@ func Handler(metrics prometheus.Gatherer, ready func() []Check) http.Handler {
 const index = `lobsink
 
 /metrics          metrics for Prometheus
-/livez            200 while the process runs, whatever else is down
+/livez            200 while the process gets on, whatever else is down
 /readyz           200 while fragments are taken and stored, otherwise 503 with the reasons
 /readyz?verbose   the same, with every check
 `

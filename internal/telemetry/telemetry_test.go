@@ -32,7 +32,10 @@ func newRegistry() *prometheus.Registry {
 
 func TestEndpoints(t *testing.T) {
 	checks := []telemetry.Check{{Name: "nats"}, {Name: "database"}}
-	h := telemetry.Handler(newRegistry(), func() []telemetry.Check { return checks })
+	var hangs error
+	h := telemetry.Handler(newRegistry(), telemetry.Health{
+		Alive: func() error { return hangs }, Ready: func() []telemetry.Check { return checks },
+	})
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -51,6 +54,9 @@ func TestEndpoints(t *testing.T) {
 	expect("/readyz?verbose", 503, "[+] nats\n[-] database: no answer\nnot ready\n")
 	// A database that is away is no reason to start the process again.
 	expect("/livez", 200, "ok\n")
+	hangs = errors.New("a loop hangs")
+	expect("/livez", 503, "a loop hangs\n")
+	hangs = nil
 
 	status, body := get("/")
 	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
@@ -85,11 +91,11 @@ func TestServeUntilTheEnd(t *testing.T) {
 	served := make(chan error, 1)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	go func() {
-		served <- telemetry.Serve(ctx, l, newRegistry(), func() []telemetry.Check {
+		served <- telemetry.Serve(ctx, l, newRegistry(), telemetry.Health{Ready: func() []telemetry.Check {
 			close(asked)
 			<-answer
 			return nil
-		})
+		}})
 	}()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
