@@ -179,7 +179,8 @@ func TestMembersOneKey(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 0, 0, 0)
 	f.publish()
-	a, b := f.join(), f.join()
+	a := f.join()
+	f.join()
 	f.shares(2, 2)
 	var wg sync.WaitGroup
 	for producer := range 2 {
@@ -198,7 +199,6 @@ func TestMembersOneKey(t *testing.T) {
 	if n := strings.Count(f.db.texts(t)["doc"], "<r "); n != 400 {
 		t.Errorf("%d fragments, want 400", n)
 	}
-	_ = b
 }
 
 // TestMembersFrozen: one of three members is frozen past its lease and goes on: it
