@@ -249,11 +249,19 @@ type moved struct {
 	To        uint64 `json:"to"`
 }
 
+// moveTries is how often a checkpoint is set back while its owner moves it on.
+const moveTries = 20
+
 // move moves one checkpoint, and says so.
 func (a *app) move(ctx context.Context, d *desk, m lobwriter.CheckpointMove) (moved, error) {
 	m.ClaimID = consumer.NewID()
+	back := m.To.Seq <= m.From.Seq
 	f, err := d.operator.MoveCheckpoint(ctx, m)
 	var fenced *lobwriter.FencedError
+	for try := 1; errors.As(err, &fenced) && back && fenced.Stored.Life == m.Life && m.To.Seq < fenced.Stored.Checkpoint.Seq && try < moveTries; try++ {
+		m.From = fenced.Stored.Checkpoint
+		f, err = d.operator.MoveCheckpoint(ctx, m)
+	}
 	if errors.As(err, &fenced) {
 		return moved{}, failed("partition %d: its checkpoint is %d by now, not %d: look again", m.Partition, fenced.Stored.Checkpoint.Seq, m.From.Seq)
 	}

@@ -319,9 +319,11 @@ func keepGap(row, before lobwriter.Row) lobwriter.Row {
 	return row
 }
 
-// lettered reports whether there may be dead letters of the document as it was.
+// lettered reports whether there may be dead letters of the document as it was. One
+// of a fragment that was being refused at the moment of a swap is not counted by the
+// document; only who asks for the dead letters of one document looks for those.
 func (w *work) lettered() bool {
-	return w.before.Absent() || w.before.Holes > 0 || w.before.Late > 0
+	return w.o.Whole || w.before.Absent() || w.before.Holes > 0 || w.before.Late > 0
 }
 
 func undecided(refused []Refusal) (out []Refusal) {
