@@ -25,7 +25,8 @@ transaction, about 35 characters at a time.
 
   append   rewrites the whole value for each fragment
   write    one statement and one round trip for each fragment
-  lobsink  the flush path: from the first fragment to the commit
+  lobsink  the flush path: from the first fragment to the commit; up to 100,000
+           appends the median of five
 
 Times include the commit. The ratio is to lobsink at the same number. A variant
 that takes longer than --limit is cut, and its time extrapolated. The figures of

@@ -39,6 +39,18 @@ func (c Counters) since(before Counters) Counters {
 	}
 }
 
+// each returns the counters for one of n, rounded up.
+func (c Counters) each(n int64) Counters {
+	share := func(v *int64) *int64 {
+		if v == nil {
+			return nil
+		}
+		one := (*v + n - 1) / n
+		return &one
+	}
+	return Counters{share(c.ConsistentGets), share(c.CurrentGets), share(c.BytesWritten)}
+}
+
 func rise(before, after *int64) *int64 {
 	if before == nil || after == nil {
 		return nil
