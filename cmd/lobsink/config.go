@@ -59,7 +59,11 @@ type Config struct {
 	OracleWriters  int
 
 	// HTTP is the address of metrics and health; "": none.
-	HTTP    string
+	HTTP string
+	// HTTPConfig is a file with TLS and users for it; "": neither.
+	HTTPConfig string
+	// PProf is the address of profiles; "": none.
+	PProf   string
 	DataDir string
 
 	// tables is what the names of the tables begin with; "": lobsink_. It is
@@ -120,6 +124,9 @@ func (c *Config) complete() {
 	}
 	if c.HTTP == "off" {
 		c.HTTP = ""
+	}
+	if c.PProf == "off" {
+		c.PProf = ""
 	}
 }
 
@@ -207,6 +214,14 @@ func (c *Config) Validate() error {
 	}
 	if c.HTTP != "" && !isListenAddress(c.HTTP) {
 		fault("http is %q, which is no address to listen on: write HOST:PORT, such as 127.0.0.1:7070, or off", c.HTTP)
+	}
+	if c.HTTPConfig != "" {
+		if err := telemetry.CheckWebConfig(c.HTTPConfig); err != nil {
+			fault("http_config: %s cannot be used: %w; see the web configuration of Prometheus exporters", c.HTTPConfig, err)
+		}
+	}
+	if c.PProf != "" && (!isHostPort(c.PProf) || open(c.PProf)) {
+		fault("pprof is %q: profiles show what the process works on, so write an address of this machine only, such as 127.0.0.1:6060, or off", c.PProf)
 	}
 	return errors.Join(faults...)
 }

@@ -63,7 +63,7 @@ func (f *findings) settings(cfg *Config, origins map[string]string) {
 	if cfg.MaxAge > time.Hour {
 		f.warn("max_age", "%s: a fragment waits so long in memory before its document is written, and is read again after each restart", cfg.MaxAge)
 	}
-	if open(cfg.HTTP) {
+	if open(cfg.HTTP) && cfg.HTTPConfig == "" {
 		f.warn("http", "%s is reachable from other machines, without a password: metrics tell the names of streams and errors of the database; listen on 127.0.0.1, or let only the monitoring reach the port", cfg.HTTP)
 	}
 	if cfg.Embedded() && open(cfg.NATSListen) {

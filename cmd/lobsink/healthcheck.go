@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -37,13 +40,7 @@ answers that all is well.`,
 			if ready {
 				path = "/readyz"
 			}
-			url := "http://" + reachable(cfg.HTTP) + path
-			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, url, nil)
-			if err != nil {
-				return err
-			}
-			client := &http.Client{Timeout: healthTimeout}
-			resp, err := client.Do(req)
+			resp, err := askHealth(cmd.Context(), cfg, path)
 			if err != nil {
 				return withCode(exitFailed, fmt.Errorf("no lobsink answers: %w", err))
 			}
@@ -62,6 +59,30 @@ answers that all is well.`,
 	cmd.Flags().BoolVar(&ready, "ready", false, "ask whether fragments are taken and stored, not only whether the process lives")
 	a.flags.add(cmd.Flags(), "http")
 	return cmd
+}
+
+// askHealth asks the process on this machine. With http_config it may speak TLS.
+func askHealth(ctx context.Context, cfg *Config, path string) (*http.Response, error) {
+	schemes := []string{"http"}
+	if cfg.HTTPConfig != "" {
+		schemes = []string{"https", "http"}
+	}
+	// Whose certificate it is does not matter to who asks on this machine.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	client := &http.Client{Timeout: healthTimeout, Transport: transport}
+	var failed error
+	for _, scheme := range schemes {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+reachable(cfg.HTTP)+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			return resp, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
 }
 
 // reachable returns an address to listen on as one to connect to.

@@ -59,7 +59,7 @@ over; the second one ends the process at once. Neither loses anything.`,
 // runSettings are the settings of run beside those of all commands.
 var runSettings = []string{
 	"nats_listen", "root", "partitions", "max_age", "chunk_bytes", "memory", "max_fragment_bytes",
-	"lease", "renew", "flush_timeout", "drain_timeout", "http",
+	"lease", "renew", "flush_timeout", "drain_timeout", "http", "http_config", "pprof",
 	"oracle_services", "oracle_takeover", "oracle_writers",
 }
 
@@ -262,28 +262,41 @@ func (r *readiness) checks() []telemetry.Check {
 	return checks
 }
 
-// serveHTTP serves metrics and health until the function that it returns is
-// called.
+// serveHTTP serves metrics and health, and profiles if asked to, until the
+// function that it returns is called.
 func serveHTTP(ctx context.Context, cfg *Config, log *slog.Logger, reg *prometheus.Registry, ready *readiness) (stop func(), err error) {
-	if cfg.HTTP == "" {
-		return func() {}, nil
-	}
-	var l net.Listener
-	if l, err = telemetry.Listen(ctx, cfg.HTTP); err != nil {
-		return nil, err
-	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := telemetry.Serve(serving, l, reg, telemetry.Health{Alive: ready.alive, Ready: ready.checks}); err != nil {
-			log.Error("metrics and health are not served any more", "err", err)
-		}
-	})
-	log.Info("serving metrics and health", "url", "http://"+l.Addr().String())
-	return func() {
+	stop = func() {
 		cancel()
 		wg.Wait()
-	}, nil
+	}
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	start := func(what, addr, scheme string, serve func(net.Listener) error) error {
+		l, err := telemetry.Listen(ctx, addr)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() {
+			if err := serve(l); err != nil {
+				log.Error(what+" are not served any more", "err", err)
+			}
+		})
+		log.Info("serving "+what, "url", scheme+l.Addr().String())
+		return nil
+	}
+	if cfg.HTTP != "" {
+		o := telemetry.Options{Metrics: reg, Health: telemetry.Health{Alive: ready.alive, Ready: ready.checks}, WebConfig: cfg.HTTPConfig}
+		err = start("metrics and health", cfg.HTTP, "http://", func(l net.Listener) error { return telemetry.Serve(serving, l, o) })
+	}
+	if cfg.PProf != "" && err == nil {
+		err = start("profiles", cfg.PProf, "http://", func(l net.Listener) error { return telemetry.ServeProfiles(serving, l) })
+	}
+	return stop, err
 }
 
 // buildInfo is the metric that says which build this is.

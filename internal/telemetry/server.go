@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
 )
 
 // Check is one thing that must be well before lobsink is ready.
@@ -47,16 +50,44 @@ type Health struct {
 	Ready func() []Check
 }
 
+// Options are what is served, and how.
+type Options struct {
+	Metrics prometheus.Gatherer
+	Health  Health
+	// WebConfig is a file with TLS, users and headers, in the form that all
+	// exporters of Prometheus read; "": none of them. It is read again with each
+	// request. See CheckWebConfig.
+	WebConfig string
+}
+
+// CheckWebConfig returns what is wrong with a file for Options.WebConfig.
+func CheckWebConfig(path string) error { return web.Validate(path) }
+
 // Serve serves metrics and health on l until ctx ends, and closes l. It returns
 // when all requests have ended, and an error only if it could not serve.
-func Serve(ctx context.Context, l net.Listener, metrics prometheus.Gatherer, health Health) error {
-	srv := &http.Server{
-		Handler:           Handler(metrics, health),
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-	}
+func Serve(ctx context.Context, l net.Listener, o Options) error {
+	return serve(ctx, l, Handler(o.Metrics, o.Health), o.WebConfig)
+}
+
+// ServeProfiles serves the profiles of Go's runtime, as Serve does. They show what
+// the process works on: l should not be reachable from other machines.
+func ServeProfiles(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return serve(ctx, l, mux, "")
+}
+
+func serve(ctx context.Context, l net.Listener, h http.Handler, webConfig string) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() {
+		quiet := slog.New(slog.DiscardHandler) // it says at each start that it starts
+		failed <- web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &webConfig}, quiet)
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("HTTP server: %w", err)

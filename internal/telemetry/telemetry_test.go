@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,11 +93,11 @@ func TestServeUntilTheEnd(t *testing.T) {
 	served := make(chan error, 1)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	go func() {
-		served <- telemetry.Serve(ctx, l, newRegistry(), telemetry.Health{Ready: func() []telemetry.Check {
+		served <- telemetry.Serve(ctx, l, telemetry.Options{Metrics: newRegistry(), Health: telemetry.Health{Ready: func() []telemetry.Check {
 			close(asked)
 			<-answer
 			return nil
-		}})
+		}}})
 	}()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -205,5 +207,54 @@ func TestRepeatsAreBounded(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "\n"); n != 3000 {
 		t.Errorf("%d of 3000 different records", n)
+	}
+}
+
+// TestWebConfig: users of a web configuration have to say who they are; a file that
+// is none is found before anything is served.
+func TestWebConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("basic_auth_userz: {}\n")
+	if err := telemetry.CheckWebConfig(path); err == nil {
+		t.Error("a misspelt key is taken")
+	}
+	write("basic_auth_users:\n  scraper: $2a$04$2aYQeVfiFRxoMfjwZpfM5eJBkLiMdYb.AnLvqnOffaRCWv1d3//I6 # secret\n")
+	if err := telemetry.CheckWebConfig(path); err != nil {
+		t.Fatal(err)
+	}
+	l, err := telemetry.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- telemetry.Serve(ctx, l, telemetry.Options{Metrics: newRegistry(), WebConfig: path}) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for password, want := range map[string]int{"": 401, "wrong": 401, "secret": 200} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			req.SetBasicAuth("scraper", password)
+		}
+		r, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != want {
+			t.Errorf("password %q: %d, want %d", password, r.StatusCode, want)
+		}
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
