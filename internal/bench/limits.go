@@ -14,39 +14,6 @@ import (
 	"github.com/lobsink/lobsink/lobwriter"
 )
 
-func (s *stream) create(ctx context.Context) error {
-	spec := consumer.StreamSpec{Name: s.name, Root: s.layout.Root, Partitions: s.layout.Partitions}
-	if _, err := consumer.CreateStream(ctx, s.js, spec); err != nil {
-		return err
-	}
-	_, err := consumer.CreateDeadStream(ctx, s.js, s.name, 1)
-	return err
-}
-
-func (s *stream) remove(ctx context.Context) error {
-	for _, name := range []string{s.name, consumer.DeadStream(s.name)} {
-		if err := s.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
-// clear removes all consumers.
-func (s *stream) clear(ctx context.Context) error {
-	st, err := s.js.Stream(ctx, s.name)
-	if err != nil {
-		return err
-	}
-	names := st.ConsumerNames(ctx)
-	for name := range names.Name() {
-		if err := st.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return err
-		}
-	}
-	return names.Err()
-}
-
 // The reader of download: the fastest form of nats.go that was measured, with one
 // acknowledgement for many messages.
 const (

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/lobsink/lobsink/consumer"
 	"github.com/lobsink/lobsink/lobwriter"
 )
@@ -390,20 +388,4 @@ func (u usage) since(before usage, fragments int) map[string]*float64 {
 		all[name] = &v
 	}
 	return all
-}
-
-// stream is the stream of the benchmark.
-type stream struct {
-	js     jetstream.JetStream
-	name   string
-	layout consumer.Layout
-}
-
-func (p *Pipeline) stream() (*stream, error) {
-	js, err := jetstream.New(p.Config.NATS)
-	if err != nil {
-		return nil, err
-	}
-	return &stream{js: js, name: p.Config.Stream,
-		layout: consumer.Layout{Root: p.Config.Root, Partitions: p.Partitions}}, nil
 }
