@@ -276,7 +276,7 @@ func TestLongestFirst(t *testing.T) {
 	shortest, sum, last := math.MaxInt, int64(0), int64(0)
 	for _, g := range b.Take(start, everything) {
 		shortest = min(shortest, g.Bytes)
-		last = int64(g.Bytes) + heldBytes
+		last = allocated(g.Bytes) + heldBytes
 		sum += last
 		b.Settle(g.Key, g.Last())
 	}
