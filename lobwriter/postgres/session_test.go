@@ -160,7 +160,7 @@ func TestOtherDefaults(t *testing.T) {
 	query(t, o, `do $$ begin
 		execute format('alter database %I set default_transaction_isolation = serializable', current_database());
 		execute format('alter database %I set client_encoding = latin1', current_database());
-		execute format('alter database %I set statement_timeout = 1', current_database());
+		execute format('alter database %I set statement_timeout = 100', current_database());
 	end $$`)
 	s := open(t, o)
 	first := claim(t, s, 1)
