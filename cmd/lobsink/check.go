@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/lobsink/lobsink/consumer"
@@ -147,8 +148,12 @@ func (c *checkup) run(ctx context.Context, cfg *Config, lag, deadLetters, oldest
 	}
 	c.members(members, oldest)
 	if js, err := openJetStream(nc, cfg); err == nil {
+		// A letter has one part 0, and a subject of its own.
+		letters := jetstream.WithSubjectFilter("lobsink.dead." + cfg.Stream + ".*.*.*.*.0")
 		if s, err := js.Stream(ctx, consumer.DeadStream(cfg.Stream)); err == nil {
-			c.add("dead_letters", "", "Messages in the dead-letter stream.", float64(s.CachedInfo().State.Msgs), deadLetters)
+			if info, err := s.Info(ctx, letters); err == nil {
+				c.add("dead_letters", "", "Dead letters.", float64(len(info.State.Subjects)), deadLetters)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lobsink/lobsink/consumer"
@@ -55,7 +56,7 @@ func (f *findings) nats(ctx context.Context, cfg *Config) *lobwriter.Stream {
 		f.fail("jetstream", jetStreamError(err))
 		return nil
 	}
-	f.ok("jetstream", "%s, %s stored", plural(account.Streams, "stream"), bytesText(int64(account.Store)))
+	f.ok("jetstream", "%s, %s stored", plural(account.Streams, "stream"), humanize.IBytes(account.Store))
 	return f.streams(ctx, cfg, js)
 }
 
