@@ -51,7 +51,7 @@ func newClusterRig(t *testing.T, partitions int) *rig {
 	return r
 }
 
-// leader returns who leads the stream, and who leads the first consumer of a
+// leaders returns who leads the stream, and who leads the first consumer of a
 // partition; "": nobody.
 func (r *rig) leaders(partition int) (stream, consumer, name string) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
@@ -60,12 +60,14 @@ func (r *rig) leaders(partition int) (stream, consumer, name string) {
 	if err != nil || s.CachedInfo().Cluster == nil {
 		return "", "", ""
 	}
+	stream = s.CachedInfo().Cluster.Leader
+	// To the end: a list that is left has a goroutine that stays.
 	for info := range s.ListConsumers(ctx).Info() {
-		if strings.HasPrefix(info.Name, fmt.Sprintf("lobsink-0badcafe-%d-", partition)) && info.Cluster != nil {
-			return s.CachedInfo().Cluster.Leader, info.Cluster.Leader, info.Name
+		if name == "" && strings.HasPrefix(info.Name, fmt.Sprintf("lobsink-0badcafe-%d-", partition)) && info.Cluster != nil {
+			consumer, name = info.Cluster.Leader, info.Name
 		}
 	}
-	return s.CachedInfo().Cluster.Leader, "", ""
+	return stream, consumer, name
 }
 
 // stepDown has the stream, or a consumer of it, choose another leader.

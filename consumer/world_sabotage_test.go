@@ -51,7 +51,7 @@ var sabotages = []struct {
 	}, `document|the checkpoint is \d+, but message`, ""},
 	{"a quiet owner compares what was delivered", []edit{
 		{"receive.go", "case l.Delivered != p.lastConsumer:", "case false:"},
-	}, `the checkpoint is \d+, but message`, ""},
+	}, `the checkpoint is \d+, not \d+`, ""},
 	{"a replicated stream vouches for its end one look later", []edit{
 		{"receive.go", `case l.Leader == "" && !l.More:`, `case !l.More:`},
 	}, `document|the checkpoint is`, ""},
