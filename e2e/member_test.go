@@ -37,7 +37,11 @@ func (f *fleet) join(args ...string) *sink {
 func (f *fleet) owned() (all []int) {
 	for _, s := range f.members {
 		if s.running() {
-			all = append(all, int(s.metric("lobsink_partition_owned")))
+			n, err := s.scrape("lobsink_partition_owned")
+			if err != nil {
+				n = -1 // it is about to end
+			}
+			all = append(all, int(n))
 		}
 	}
 	return all

@@ -22,7 +22,11 @@ func TestSeries(t *testing.T) {
 	js := b.connect()
 	names := func() map[string]bool {
 		out := map[string]bool{}
-		for _, line := range s.series() {
+		lines, err := s.series()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
 			name, _, _ := strings.Cut(line, " ")
 			out[name] = true
 		}

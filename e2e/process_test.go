@@ -180,33 +180,38 @@ func (s *sink) says(text string) {
 // metric returns the sum of all series of a metric.
 func (s *sink) metric(name string) float64 {
 	s.t.Helper()
-	sum := 0.0
-	for _, line := range s.series() {
-		series, value, _ := strings.Cut(line, " ")
-		if series == name || strings.HasPrefix(series, name+"{") {
-			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			sum += n
-		}
+	sum, err := s.scrape(name)
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	return sum
 }
 
-// series returns the lines of /metrics that are values.
-func (s *sink) series() (lines []string) {
-	s.t.Helper()
-	_, body, err := s.get("/metrics")
-	if err != nil {
-		s.t.Fatal(err)
+// scrape is metric for a process that may be about to end.
+func (s *sink) scrape(name string) (sum float64, err error) {
+	lines, err := s.series()
+	for _, line := range lines {
+		series, value, _ := strings.Cut(line, " ")
+		if series == name || strings.HasPrefix(series, name+"{") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
 	}
+	return sum, err
+}
+
+// series returns the lines of /metrics that are values.
+func (s *sink) series() (lines []string, err error) {
+	_, body, err := s.get("/metrics")
 	for line := range strings.Lines(body) {
 		if !strings.HasPrefix(line, "#") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
-	return lines
+	return lines, err
 }
 
 // running reports whether the process is alive.
